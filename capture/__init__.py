@@ -1,0 +1,1 @@
+"""Sources to the change log: Postgres logical replication, the envelope, and the log itself."""

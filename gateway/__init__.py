@@ -1,0 +1,1 @@
+"""The change log to clients: broker, groups, virtual topics, Schema Registry, operations."""

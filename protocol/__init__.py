@@ -1,0 +1,1 @@
+"""Kafka's wire format, sans-IO: bytes in, objects out."""
