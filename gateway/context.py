@@ -1,7 +1,7 @@
 """What a handler may know: the log's view, the group coordinator, who asks and in which version.
 
-No bytes and no transport. A handler is a function of (request, context) in a module of `gateway.handlers`. It returns
-its response, or a coroutine of it (`async def handle`), or a `Later` when something has to happen first.
+No bytes and no transport. A handler is a function of (request, context) in a module of `gateway.handlers`: it
+returns its response, or a coroutine of it (`async def handle`), or a `Later` if something must happen first.
 """
 
 import time
@@ -24,8 +24,8 @@ Response = TypeVar("Response")
 class Later(Generic[Response]):
     """A response that is not there yet: a parked Fetch, a member that waits for its group.
 
-    The connection takes it with `then`; whoever made it calls `resolve` once. Requests of one connection are answered in
-    order, so nothing else of that connection is answered before it is.
+    The connection takes it with `then`; whoever made it calls `resolve` once. Requests of one connection are
+    answered in order, so nothing else of that connection is answered before it is.
     """
 
     __slots__ = ("_deliver", "_response")
@@ -76,7 +76,7 @@ class ClientInfo:
 class Context:
     """One per connection; `api_version` and `client.client_id` are those of the request being answered.
 
-    Requests of one connection are handled one after the other, so both hold until the handler's answer is there.
+    Requests of one connection are handled one after the other, so both hold until the answer is there.
     """
 
     log: "Log"
