@@ -1,0 +1,1 @@
+"""Classic consumer groups: membership as a state machine without IO, committed offsets on disk."""

@@ -1,7 +1,7 @@
 """The gateway's own figures: plain integers, added to on the serving path and read when /metrics is asked.
 
-Nothing here is per record: a Fetch costs one `ApiFigures.answered` and one addition. All of it belongs to the event
-loop's thread.
+Nothing here is per record: a Fetch costs one `ApiFigures.answered` and one addition. All of it belongs to the
+event loop's thread.
 """
 
 from bisect import bisect_left
@@ -21,7 +21,8 @@ class ApiFigures:
         self.errors: dict[str, int] = {}
         """Number of requests whose answer carried this error code's name."""
         self.seconds = 0.0
-        """Sum of the seconds from the whole request's arrival to its answer, the wait of a long poll included."""
+        """Sum of the seconds from the whole request's arrival to its answer, the wait of a long poll
+        included."""
         self.buckets = [0] * (len(REQUEST_SECONDS_BUCKETS) + 1)
         """Number of requests by latency, one entry per bound of REQUEST_SECONDS_BUCKETS and one beyond."""
 
@@ -69,7 +70,8 @@ class Metrics:
         self.apis: dict[str, ApiFigures] = {}
 
     def api(self, name: str) -> ApiFigures:
-        """The figures of the API with this name ("Fetch"); keep the object, it lives as long as the process."""
+        """The figures of the API with this name ("Fetch"); keep the object, it lives as long as the
+        process."""
         figures = self.apis.get(name)
         if figures is None:
             figures = self.apis[name] = ApiFigures(name)

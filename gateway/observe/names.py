@@ -1,7 +1,8 @@
 """Names and labels of every metric that /metrics shows, and nothing else.
 
-Prometheus' conventions: base units (seconds, bytes), `_total` on counters. Labels stay few and bounded: never a client id
-and never an offset. `group` exists for the lag alone, and the number of groups is bounded by the coordinator.
+Prometheus' conventions: base units (seconds, bytes), `_total` on counters. Labels stay few and bounded: never
+a client id and never an offset. `group` exists for the lag alone, and the number of groups is bounded by the
+coordinator.
 """
 
 from typing import Final
@@ -57,7 +58,20 @@ BUILD_INFO: Final = PREFIX + "build_info"
 SCRAPE_ERRORS: Final = PREFIX + "scrape_errors"
 REGISTRY_REQUESTS: Final = PREFIX + "registry_requests_total"
 
-REQUEST_SECONDS_BUCKETS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0)
+REQUEST_SECONDS_BUCKETS: Final = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.1,
+    0.5,
+    1.0,
+    5.0,
+)
 """Upper bounds of the latency histogram, in seconds; +Inf comes last by itself."""
 
 PHASES: Final = ("starting", "snapshot", "streaming", "failed")

@@ -1,0 +1,650 @@
+"""The group state machine, driven without a clock: an hour passes in a call."""
+
+import itertools
+
+import pytest
+
+from gateway.groups.config import GroupConfig
+from gateway.groups.group import Group
+from gateway.groups.messages import Effect, Identity, Join, JoinAnswer, Sync, SyncAnswer
+from gateway.groups.state import GroupState
+from protocol.errors import ErrorCode, KafkaError
+
+RANGE = (("range", b"topics-a"),)
+
+
+class Driver:
+    """A group with a clock that only moves when told, and the answers by ticket."""
+
+    def __init__(self, **config: int) -> None:
+        ids = itertools.count(1)
+        self.now_ms = 1_000_000
+        self.group = Group("g", GroupConfig(**config), self.now_ms, lambda: str(next(ids)))
+        self.answers: dict[int, Effect] = {}
+        self._tickets = itertools.count(1)
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        instance: str | None = None,
+        protocols: tuple[tuple[str, bytes], ...] = RANGE,
+        protocol_type: str = "consumer",
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        version: int = 9,
+    ) -> int:
+        ticket = next(self._tickets)
+        join = Join(
+            member_id=member_id,
+            group_instance_id=instance,
+            client_id="client",
+            client_host="/127.0.0.1",
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            protocol_type=protocol_type,
+            protocols=protocols,
+            must_know_member_id=version >= 4,
+            can_skip_assignment=version >= 9,
+        )
+        self._note(self.group.join(join, ticket, self.now_ms))
+        return ticket
+
+    def sync(
+        self, member_id: str, generation_id: int, *, instance: str | None = None, **assignments: bytes
+    ) -> int:
+        ticket = next(self._tickets)
+        given = tuple((name.replace("_", "-"), value) for name, value in assignments.items())
+        sync = Sync(
+            member_id=member_id, group_instance_id=instance, generation_id=generation_id, assignments=given
+        )
+        self._note(self.group.sync(sync, ticket, self.now_ms))
+        return ticket
+
+    def heartbeat(self, member_id: str, generation_id: int, instance: str | None = None) -> ErrorCode:
+        try:
+            self.group.heartbeat(Identity(member_id, instance), generation_id, self.now_ms)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    def commit(self, member_id: str, generation_id: int, instance: str | None = None) -> ErrorCode:
+        try:
+            self.group.check_commit(Identity(member_id, instance), generation_id, self.now_ms)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    def leave(self, *identities: Identity) -> list[ErrorCode]:
+        codes, effects = self.group.leave(identities, self.now_ms)
+        self._note(effects)
+        return codes
+
+    def after(self, ms: int) -> None:
+        """Let time pass as the loop's timer would: a tick at each moment the group asks for."""
+        end_ms = self.now_ms + ms
+        while self.group.wake_ms is not None and self.group.wake_ms <= end_ms:
+            self.now_ms = max(self.now_ms, self.group.wake_ms)
+            self._note(self.group.tick(self.now_ms))
+        self.now_ms = end_ms
+
+    def joined(self, ticket: int) -> JoinAnswer:
+        answer = self.answers[ticket]
+        assert isinstance(answer, JoinAnswer)
+        return answer
+
+    def synced(self, ticket: int) -> SyncAnswer:
+        answer = self.answers[ticket]
+        assert isinstance(answer, SyncAnswer)
+        return answer
+
+    def new_member(self, **kwargs: object) -> str:
+        """The two JoinGroups of a v4+ client; returns the member id, the second one is parked or answered."""
+        first = self.joined(self.join(**kwargs))  # type: ignore[arg-type]  # keywords of join
+        assert first.error is ErrorCode.MEMBER_ID_REQUIRED
+        self.last = self.join(first.member_id, **kwargs)  # type: ignore[arg-type]  # keywords of join
+        return first.member_id
+
+    def stable(self, count: int = 1, **kwargs: object) -> list[str]:
+        """A stable group of `count` members with assignments a0, a1, ...; the first one leads."""
+        members = [self.new_member(**kwargs)]
+        for _ in range(count - 1):
+            members.append(self.new_member(**kwargs))
+            for member in members[:-1]:
+                self.join(member, **kwargs)  # type: ignore[arg-type]  # keywords of join
+        self.settle(members)
+        return members
+
+    def settle(self, members: list[str]) -> None:
+        for member in members[1:]:
+            self.sync(member, self.group.generation_id)
+        given = {member.replace("-", "_"): b"a%d" % index for index, member in enumerate(members)}
+        self.sync(members[0], self.group.generation_id, **given)
+        assert self.group.state is GroupState.STABLE
+
+    def _note(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            assert effect.ticket not in self.answers, "answered twice"
+            self.answers[effect.ticket] = effect
+
+
+def test_one_member_joins_and_leads_at_once() -> None:
+    driver = Driver()
+    first = driver.joined(driver.join())
+    assert first.error is ErrorCode.MEMBER_ID_REQUIRED
+    assert first.member_id == "client-1"
+    assert first.generation_id == -1
+    joined = driver.joined(driver.join("client-1"))
+    assert joined.error is ErrorCode.NONE
+    assert joined.generation_id == 1
+    assert joined.leader == joined.member_id == "client-1"
+    assert joined.protocol_type == "consumer"
+    assert joined.protocol_name == "range"
+    assert [(member.member_id, member.metadata) for member in joined.members] == [("client-1", b"topics-a")]
+    assert driver.group.state is GroupState.COMPLETING_REBALANCE
+    synced = driver.synced(driver.sync("client-1", 1, client_1=b"all of it"))
+    assert (synced.error, synced.assignment, synced.protocol_name) == (ErrorCode.NONE, b"all of it", "range")
+    assert driver.group.state is GroupState.STABLE
+    assert driver.heartbeat("client-1", 1) is ErrorCode.NONE
+
+
+def test_version_3_gets_its_member_id_with_the_first_join() -> None:
+    driver = Driver()
+    joined = driver.joined(driver.join(version=3))
+    assert (joined.error, joined.member_id, joined.generation_id) == (ErrorCode.NONE, "client-1", 1)
+
+
+def test_the_initial_delay_is_extended_while_members_come() -> None:
+    driver = Driver(initial_rebalance_delay_ms=3_000)
+    first = driver.join(version=3)
+    driver.after(2_000)
+    second = driver.join(version=3)
+    driver.after(1_500)
+    assert first not in driver.answers
+    driver.after(2_600)
+    assert driver.joined(first).generation_id == driver.joined(second).generation_id == 1
+    assert len(driver.joined(first).members) == 2
+    assert driver.joined(second).members == ()
+    assert driver.joined(second).leader == driver.joined(first).member_id
+
+
+def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
+    driver = Driver(initial_rebalance_delay_ms=3_000)
+    tickets = [driver.join(version=3, rebalance_ms=7_000)]
+    for _ in range(20):
+        driver.after(500)
+        tickets.append(driver.join(version=3, rebalance_ms=7_000))
+        if tickets[0] in driver.answers:
+            break
+    assert tickets[0] in driver.answers
+    assert driver.now_ms - 1_000_000 <= 10_000
+
+
+def test_a_second_member_is_taken_in_at_the_heartbeat_of_the_first() -> None:
+    driver = Driver()
+    [first] = driver.stable()
+    second = driver.new_member()
+    parked = driver.last
+    assert driver.group.state is GroupState.PREPARING_REBALANCE
+    assert parked not in driver.answers
+    assert driver.heartbeat(first, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.commit(first, 1) is ErrorCode.NONE
+    assert driver.synced(driver.sync(first, 1)).error is ErrorCode.REBALANCE_IN_PROGRESS
+    again = driver.joined(driver.join(first))
+    assert again.generation_id == driver.joined(parked).generation_id == 2
+    assert {member.member_id for member in again.members} == {first, second}
+    assert driver.commit(first, 1) is ErrorCode.ILLEGAL_GENERATION
+    assert driver.commit(first, 2) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.heartbeat(first, 2) is ErrorCode.NONE
+    waiting = driver.sync(second, 2)
+    assert waiting not in driver.answers
+    driver.sync(first, 2, **{first.replace("-", "_"): b"x", second.replace("-", "_"): b"y"})
+    assert driver.synced(waiting).assignment == b"y"
+    assert driver.commit(second, 2) is ErrorCode.NONE
+
+
+def test_five_members_share_one_generation() -> None:
+    driver = Driver()
+    members = driver.stable(5)
+    assert len(driver.group.describe().members) == 5
+    assert {driver.heartbeat(member, driver.group.generation_id) for member in members} == {ErrorCode.NONE}
+
+
+def test_a_member_that_does_not_rejoin_is_dropped_after_the_rebalance_timeout() -> None:
+    driver = Driver()
+    [first] = driver.stable(session_ms=100_000)
+    second = driver.new_member()
+    parked = driver.last
+    driver.after(59_999)
+    assert parked not in driver.answers
+    driver.after(1)
+    assert driver.joined(parked).leader == second
+    assert driver.joined(parked).generation_id == 2
+    assert driver.heartbeat(first, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_silent_member_expires_and_the_others_rebalance() -> None:
+    driver = Driver()
+    first, second = driver.stable(2)
+    driver.after(6_000)
+    assert driver.heartbeat(second, 2) is ErrorCode.NONE
+    driver.after(6_000)
+    assert driver.group.state is GroupState.PREPARING_REBALANCE
+    assert driver.heartbeat(second, 2) is ErrorCode.REBALANCE_IN_PROGRESS
+    joined = driver.joined(driver.join(second))
+    assert (joined.leader, joined.generation_id) == (second, 3)
+    assert driver.heartbeat(first, 2) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_last_member_expires_and_the_group_is_empty() -> None:
+    driver = Driver()
+    [member] = driver.stable()
+    driver.after(10_000)
+    assert driver.group.state is GroupState.EMPTY
+    assert driver.group.generation_id == 2
+    assert driver.group.is_disposable
+    assert driver.commit(member, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.commit("", -1) is ErrorCode.NONE
+    assert driver.group.wake_ms is None
+
+
+def test_a_commit_is_a_sign_of_life() -> None:
+    driver = Driver()
+    [member] = driver.stable()
+    for _ in range(5):
+        driver.after(8_000)
+        assert driver.commit(member, 1) is ErrorCode.NONE
+
+
+def test_a_member_that_waits_for_the_others_does_not_expire() -> None:
+    driver = Driver()
+    [first] = driver.stable(session_ms=50_000)
+    second = driver.new_member(session_ms=6_000)
+    parked = driver.last
+    driver.after(20_000)
+    driver.join(first)
+    assert driver.joined(parked).error is ErrorCode.NONE
+    driver.after(5_999)
+    assert driver.heartbeat(second, 2) is ErrorCode.NONE
+
+
+def test_a_new_member_without_answer_is_given_up() -> None:
+    driver = Driver()
+    [first] = driver.stable(session_ms=1_000_000, rebalance_ms=1_000_000)
+    driver.new_member(rebalance_ms=1_000_000)
+    parked = driver.last
+    driver.after(300_000)
+    answer = driver.joined(parked)
+    assert (answer.error, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
+    assert driver.group.state is GroupState.PREPARING_REBALANCE
+    driver.join(first)
+    assert driver.group.generation_id == 2
+
+
+def test_an_id_that_is_not_used_lapses() -> None:
+    driver = Driver()
+    given = driver.joined(driver.join()).member_id
+    driver.after(10_000)
+    assert driver.joined(driver.join(given)).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.group.wake_ms is None
+
+
+def test_the_phase_waits_for_an_id_that_was_given_out() -> None:
+    driver = Driver()
+    [first] = driver.stable()
+    driver.new_member()
+    given = driver.joined(driver.join()).member_id
+    again = driver.join(first)
+    assert again not in driver.answers
+    assert driver.leave(Identity(given)) == [ErrorCode.NONE]
+    assert driver.joined(again).generation_id == 2
+
+
+def test_an_unused_id_that_leaves_disturbs_nobody() -> None:
+    driver = Driver()
+    driver.stable()
+    given = driver.joined(driver.join()).member_id
+    assert driver.leave(Identity(given)) == [ErrorCode.NONE]
+    assert driver.group.state is GroupState.STABLE
+
+
+@pytest.mark.parametrize("protocols", [(), (("cooperative-sticky", b""),)])
+def test_a_member_without_a_common_protocol_is_refused(protocols: tuple[tuple[str, bytes], ...]) -> None:
+    driver = Driver()
+    driver.stable()
+    assert driver.joined(driver.join(protocols=protocols)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert driver.joined(driver.join(protocol_type="connect")).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert driver.group.state is GroupState.STABLE
+
+
+def test_an_empty_group_wants_a_protocol_and_a_type() -> None:
+    driver = Driver()
+    assert driver.joined(driver.join(protocols=())).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert driver.joined(driver.join(protocol_type="")).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_the_protocol_that_most_members_like_best_is_selected() -> None:
+    driver = Driver()
+    first = driver.new_member(protocols=(("a", b"1"), ("b", b"1"), ("c", b"1")))
+    driver.new_member(protocols=(("b", b"2"), ("a", b"2")))
+    driver.new_member(protocols=(("b", b"3"), ("a", b"3")))
+    answer = driver.joined(driver.join(first, protocols=(("a", b"1"), ("b", b"1"), ("c", b"1"))))
+    assert answer.protocol_name == "b"
+    assert sorted(member.metadata for member in answer.members) == [b"1", b"2", b"3"]
+
+
+def test_the_protocol_changes_with_the_members() -> None:
+    driver = Driver()
+    [first] = driver.stable(protocols=(("range", b"r"), ("sticky", b"s")))
+    driver.new_member(protocols=(("sticky", b"s"),))
+    answer = driver.joined(driver.join(first, protocols=(("range", b"r"), ("sticky", b"s"))))
+    assert answer.protocol_name == "sticky"
+
+
+def test_a_follower_that_joins_again_unchanged_disturbs_nobody() -> None:
+    driver = Driver()
+    _, second = driver.stable(2)
+    answer = driver.joined(driver.join(second))
+    assert (answer.error, answer.generation_id, answer.members) == (ErrorCode.NONE, 2, ())
+    assert driver.group.state is GroupState.STABLE
+    assert driver.synced(driver.sync(second, 2)).assignment == b"a1"
+
+
+def test_a_changed_follower_and_a_returning_leader_start_a_rebalance() -> None:
+    driver = Driver()
+    first, second = driver.stable(2)
+    driver.join(second, protocols=(("range", b"topics-b"),))
+    assert driver.group.state is GroupState.PREPARING_REBALANCE
+    driver.join(first)
+    driver.settle([first, second])
+    driver.join(first)
+    assert driver.group.state is GroupState.PREPARING_REBALANCE
+
+
+def test_a_lost_join_answer_is_given_again() -> None:
+    driver = Driver()
+    member = driver.new_member()
+    first, again = driver.joined(driver.last), driver.joined(driver.join(member))
+    assert (again.generation_id, again.members) == (1, first.members)
+    assert driver.group.state is GroupState.COMPLETING_REBALANCE
+
+
+def test_a_join_sent_twice_answers_the_older_one() -> None:
+    driver = Driver()
+    [first] = driver.stable()
+    second = driver.new_member()
+    older, newer = driver.last, driver.join(second)
+    assert driver.joined(older).error is ErrorCode.REBALANCE_IN_PROGRESS
+    driver.join(first)
+    assert driver.joined(newer).error is ErrorCode.NONE
+
+
+def test_a_new_member_cancels_parked_syncs() -> None:
+    driver = Driver()
+    [first] = driver.stable()
+    second = driver.new_member()
+    driver.join(first)
+    parked = driver.sync(second, 2)
+    driver.new_member()
+    assert driver.synced(parked).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.group.state is GroupState.PREPARING_REBALANCE
+
+
+def test_members_that_never_sync_are_dropped() -> None:
+    driver = Driver()
+    [first] = driver.stable()
+    second = driver.new_member()
+    driver.join(first)
+    driver.sync(first, 2)
+    assert driver.group.state is GroupState.STABLE
+    for _ in range(12):
+        driver.after(5_000)
+        for member in (first, second):
+            driver.heartbeat(member, 2)
+    assert driver.heartbeat(second, 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.heartbeat(first, 2) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_sync_checks_member_generation_and_protocol() -> None:
+    driver = Driver()
+    [member] = driver.stable()
+    assert driver.synced(driver.sync("other", 1)).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.synced(driver.sync(member, 7)).error is ErrorCode.ILLEGAL_GENERATION
+    wrong = Sync(member_id=member, group_instance_id=None, generation_id=1, protocol_name="sticky")
+    [answer] = driver.group.sync(wrong, 99, driver.now_ms)
+    assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    right = Sync(
+        member_id=member,
+        group_instance_id=None,
+        generation_id=1,
+        protocol_name="range",
+        protocol_type="consumer",
+    )
+    [answer] = driver.group.sync(right, 100, driver.now_ms)
+    assert answer.error is ErrorCode.NONE
+
+
+def test_heartbeat_checks_member_and_generation() -> None:
+    driver = Driver()
+    [member] = driver.stable()
+    assert driver.heartbeat("other", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.heartbeat(member, 0) is ErrorCode.ILLEGAL_GENERATION
+
+
+def test_commits_with_and_without_membership() -> None:
+    driver = Driver()
+    assert driver.commit("", -1) is ErrorCode.NONE
+    [member] = driver.stable()
+    assert driver.commit("", -1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.commit(member, -1) is ErrorCode.ILLEGAL_GENERATION
+    assert driver.commit("other", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.commit(member, 1) is ErrorCode.NONE
+
+
+def test_leaving_in_batches() -> None:
+    driver = Driver()
+    first, second, third = driver.stable(3)
+    assert driver.leave(Identity(second), Identity("other"), Identity(third)) == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.NONE,
+    ]
+    assert driver.joined(driver.join(first)).members[0].member_id == first
+    assert driver.leave(Identity(first)) == [ErrorCode.NONE]
+    assert driver.group.state is GroupState.EMPTY
+
+
+def test_who_leaves_while_parked_is_told() -> None:
+    driver = Driver()
+    [first] = driver.stable()
+    second = driver.new_member()
+    parked = driver.last
+    assert driver.leave(Identity(second)) == [ErrorCode.NONE]
+    assert driver.joined(parked).error is ErrorCode.UNKNOWN_MEMBER_ID
+    again = driver.join(first)
+    assert driver.joined(again).generation_id == 2
+
+
+def test_the_size_of_a_group_is_bounded() -> None:
+    driver = Driver(max_members=2)
+    driver.stable(2)
+    refused = driver.joined(driver.join())
+    assert (refused.error, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+
+
+def test_member_ids_given_out_are_bounded() -> None:
+    driver = Driver(max_members=2)
+    codes = [driver.joined(driver.join()).error for _ in range(3)]
+    assert codes == [ErrorCode.MEMBER_ID_REQUIRED] * 2 + [ErrorCode.GROUP_MAX_SIZE_REACHED]
+
+
+def test_what_a_group_holds_is_bounded() -> None:
+    driver = Driver(max_group_bytes=1_000)
+    big = (("range", b"x" * 1_001),)
+    assert driver.joined(driver.join(protocols=big)).error is ErrorCode.MESSAGE_TOO_LARGE
+    member = driver.new_member()
+    key = member.replace("-", "_")
+    refused = driver.sync(member, 1, **{key: b"y" * 1_000})
+    assert driver.synced(refused).error is ErrorCode.MESSAGE_TOO_LARGE
+    assert driver.synced(driver.sync(member, 1, **{key: b"y" * 900})).error is ErrorCode.NONE
+
+
+# Static membership (KIP-345).
+
+
+def static_pair(driver: Driver) -> tuple[str, str]:
+    """A stable group of the instances one (leader) and two."""
+    first = driver.joined(driver.join(instance="one")).member_id
+    parked = driver.join(instance="two")
+    driver.join(first, instance="one")
+    second = driver.joined(parked).member_id
+    driver.sync(second, 2, instance="two")
+    driver.sync(first, 2, instance="one", **{first.replace("-", "_"): b"p0", second.replace("-", "_"): b"p1"})
+    assert driver.group.state is GroupState.STABLE
+    return first, second
+
+
+def test_a_static_member_needs_no_second_join() -> None:
+    driver = Driver()
+    answer = driver.joined(driver.join(instance="one"))
+    assert (answer.error, answer.member_id) == (ErrorCode.NONE, "one-1")
+
+
+def test_a_static_follower_comes_back_without_a_rebalance() -> None:
+    driver = Driver()
+    first, second = static_pair(driver)
+    answer = driver.joined(driver.join(instance="two"))
+    assert answer.generation_id == 2
+    assert answer.leader == first
+    assert not answer.skip_assignment
+    assert answer.member_id != second
+    assert driver.group.state is GroupState.STABLE
+    assert driver.synced(driver.sync(answer.member_id, 2, instance="two")).assignment == b"p1"
+    assert driver.heartbeat(second, 2, "two") is ErrorCode.FENCED_INSTANCE_ID
+    assert driver.commit(second, 2, "two") is ErrorCode.FENCED_INSTANCE_ID
+    assert driver.synced(driver.sync(second, 2, instance="two")).error is ErrorCode.FENCED_INSTANCE_ID
+    assert driver.joined(driver.join(second, instance="two")).error is ErrorCode.FENCED_INSTANCE_ID
+    assert driver.leave(Identity(second, "two")) == [ErrorCode.FENCED_INSTANCE_ID]
+    assert driver.heartbeat(second, 2) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_leader_comes_back_and_skips_the_assignment() -> None:
+    driver = Driver()
+    static_pair(driver)
+    answer = driver.joined(driver.join(instance="one"))
+    assert answer.leader == answer.member_id
+    assert answer.skip_assignment
+    assert len(answer.members) == 2
+    assert driver.synced(driver.sync(answer.member_id, 2, instance="one")).assignment == b"p0"
+
+
+def test_an_old_static_leader_is_told_its_old_id() -> None:
+    driver = Driver()
+    first, _ = static_pair(driver)
+    answer = driver.joined(driver.join(instance="one", version=8))
+    assert answer.leader == first != answer.member_id
+    assert answer.members == ()
+    assert driver.synced(driver.sync(answer.member_id, 2, instance="one")).assignment == b"p0"
+
+
+def test_a_static_member_with_another_protocol_starts_a_rebalance() -> None:
+    driver = Driver()
+    both = (("a", b""), ("b", b""))
+    ticket = driver.join(instance="one", protocols=both)
+    member = driver.joined(ticket).member_id
+    driver.sync(member, 1, instance="one")
+    answer = driver.joined(driver.join(instance="one", protocols=(("b", b""),)))
+    assert (answer.generation_id, answer.protocol_name) == (2, "b")
+
+
+def test_a_static_member_that_comes_back_while_assignments_are_awaited_starts_a_rebalance() -> None:
+    driver = Driver()
+    first, _ = static_pair(driver)
+    driver.join(first, instance="one")
+    parked = driver.join(instance="two")
+    assert driver.joined(parked).generation_id == 3
+    parked_sync = driver.sync(driver.joined(parked).member_id, 3, instance="two")
+    driver.join(instance="two")
+    assert driver.synced(parked_sync).error is ErrorCode.FENCED_INSTANCE_ID
+    assert driver.group.state is GroupState.PREPARING_REBALANCE
+
+
+def test_a_parked_static_join_is_fenced_by_a_newer_one() -> None:
+    driver = Driver()
+    static_pair(driver)
+    driver.join(instance="three")
+    older = driver.join(instance="two")
+    newer = driver.join(instance="two")
+    answer = driver.joined(older)
+    assert answer.error is ErrorCode.FENCED_INSTANCE_ID
+    assert answer.member_id
+    assert newer not in driver.answers
+
+
+def test_an_unknown_static_instance_with_a_member_id_is_refused() -> None:
+    driver = Driver()
+    first, _ = static_pair(driver)
+    assert driver.joined(driver.join(first, instance="other")).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.heartbeat(first, 2, "other") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_static_members_keep_their_place_over_a_rebalance_they_miss() -> None:
+    driver = Driver()
+    first, second = static_pair(driver)
+    for member in (first, second):
+        driver.group.roster.members[member].session_timeout_ms = 200_000
+        driver.heartbeat(member, 2)
+    parked = driver.join(instance="three")
+    driver.after(60_000)
+    answer = driver.joined(parked)
+    assert {member.group_instance_id for member in answer.members} == {"one", "two", "three"}
+    assert answer.leader == answer.member_id, "who leads must be there"
+
+
+def test_with_only_absent_static_members_the_phase_goes_on_until_their_sessions_end() -> None:
+    driver = Driver()
+    first, second = static_pair(driver)
+    driver.new_member(rebalance_ms=5_000)
+    newcomer = driver.group.roster.members[next(iter(reversed(driver.group.roster.members)))]
+    driver.leave(Identity(newcomer.member_id))
+    driver.after(9_000)
+    assert driver.group.state is GroupState.PREPARING_REBALANCE
+    driver.after(60_000)
+    assert driver.group.state is GroupState.EMPTY
+    assert driver.heartbeat(first, 2, "one") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.heartbeat(second, 2, "two") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_administrator_removes_a_static_member_by_its_instance() -> None:
+    driver = Driver()
+    first, second = static_pair(driver)
+    assert driver.leave(Identity("", "two"), Identity("", "nobody"), Identity("")) == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    ]
+    assert driver.heartbeat(second, 2, "two") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.heartbeat(first, 2, "one") is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+# What administrators see.
+
+
+def test_a_description_shows_metadata_only_when_stable() -> None:
+    driver = Driver()
+    [member] = driver.stable()
+    stable = driver.group.describe()
+    assert (stable.state, stable.protocol_type, stable.protocol) == ("Stable", "consumer", "range")
+    assert (stable.members[0].metadata, stable.members[0].assignment) == (b"topics-a", b"a0")
+    driver.join(member, protocols=(("range", b"topics-b"),))
+    moving = driver.group.describe()
+    assert (moving.state, moving.protocol) == ("CompletingRebalance", "")
+    assert (moving.members[0].metadata, moving.members[0].client_host) == (b"", "/127.0.0.1")
+
+
+def test_a_deleted_group_sends_everybody_away() -> None:
+    driver = Driver()
+    driver.group.bury()
+    assert driver.joined(driver.join()).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert driver.heartbeat("x", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert driver.group.describe().state == "Dead"
