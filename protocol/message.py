@@ -9,8 +9,8 @@ A message is a class with typed attributes; one class covers all versions:
         topics: list[ListOffsetsTopic]
 
 Nested structs are declared with `@struct`. Attributes are keyword-only in the constructor. An attribute that
-the decoded version lacks holds its default; one that the encoded version lacks is not written. Tagged fields that
-are not declared are kept in `unknown_tagged_fields` (a mapping of tag to bytes) and written back.
+the decoded version lacks holds its default; one that the encoded version lacks is not written. Tagged fields
+that are not declared are kept in `unknown_tagged_fields` (a mapping of tag to bytes) and written back.
 """
 
 import dataclasses

@@ -22,16 +22,16 @@ class ApiVersion:
 
 @struct
 class SupportedFeatureKey:
-    name: str = field("3+", default="")
-    min_version: int16 = field("3+", default=0)
-    max_version: int16 = field("3+", default=0)
+    name: str
+    min_version: int16
+    max_version: int16
 
 
 @struct
 class FinalizedFeatureKey:
-    name: str = field("3+", default="")
-    max_version_level: int16 = field("3+", default=0)
-    min_version_level: int16 = field("3+", default=0)
+    name: str
+    max_version_level: int16
+    min_version_level: int16
 
 
 @message(key=18, versions="0-5", flexible="3+")

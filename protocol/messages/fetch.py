@@ -11,8 +11,8 @@ NO_HIGH_WATERMARK = 9223372036854775807
 
 @struct
 class ReplicaState:
-    replica_id: int32 = field("15+", default=-1)
-    replica_epoch: int64 = field("15+", default=-1)
+    replica_id: int32 = -1
+    replica_epoch: int64 = -1
 
 
 @struct
@@ -38,7 +38,7 @@ class FetchTopic:
 class ForgottenTopic:
     topic: str = field("7-12", default="")
     topic_id: UUID = field("13+", default=ZERO_UUID)
-    partitions: list[int32] = field("7+", default_factory=list)
+    partitions: list[int32]
 
 
 @message(key=1, versions="4-18", flexible="12+")
@@ -61,14 +61,14 @@ class FetchRequest:
 
 @struct
 class EpochEndOffset:
-    epoch: int32 = field("12+", default=-1)
-    end_offset: int64 = field("12+", default=-1)
+    epoch: int32 = -1
+    end_offset: int64 = -1
 
 
 @struct
 class LeaderIdAndEpoch:
-    leader_id: int32 = field("12+", default=-1)
-    leader_epoch: int32 = field("12+", default=-1)
+    leader_id: int32 = -1
+    leader_epoch: int32 = -1
 
 
 @struct
@@ -109,10 +109,10 @@ class FetchableTopicResponse:
 
 @struct
 class NodeEndpoint:
-    node_id: int32 = field("16+", default=0)
-    host: str = field("16+", default="")
-    port: int32 = field("16+", default=0)
-    rack: str | None = field("16+", nullable="16+", default=None)
+    node_id: int32
+    host: str
+    port: int32
+    rack: str | None = field(nullable="16+", default=None)
 
 
 @message(key=1, versions="4-18", flexible="12+")

@@ -15,12 +15,12 @@ class FindCoordinatorRequest:
 
 @struct
 class Coordinator:
-    key: str = field("4+", default="")
-    node_id: int32 = field("4+", default=-1)
-    host: str = field("4+", default="")
-    port: int32 = field("4+", default=-1)
-    error_code: int16 = field("4+", default=0)
-    error_message: str | None = field("4+", nullable="4+", default=None)
+    key: str
+    node_id: int32
+    host: str
+    port: int32
+    error_code: int16 = 0
+    error_message: str | None = field(nullable="4+", default=None)
 
 
 @message(key=10, versions="0-6", flexible="3+")
@@ -30,7 +30,7 @@ class FindCoordinatorResponse:
     throttle_time_ms: int32 = field("1+", default=0)
     error_code: int16 = field("0-3", default=0)
     error_message: str | None = field("1-3", nullable="1-3", default=None)
-    node_id: int32 = field("0-3", default=-1)
+    node_id: int32 = field("0-3", default=0)
     host: str = field("0-3", default="")
-    port: int32 = field("0-3", default=-1)
+    port: int32 = field("0-3", default=0)
     coordinators: list[Coordinator] = field("4+", default_factory=list)

@@ -31,14 +31,14 @@ class ProduceRequest:
 
 @struct
 class BatchIndexAndErrorMessage:
-    batch_index: int32 = field("8+", default=0)
-    batch_index_error_message: str | None = field("8+", nullable="8+", default=None)
+    batch_index: int32
+    batch_index_error_message: str | None = field(nullable="8+", default=None)
 
 
 @struct
 class LeaderIdAndEpoch:
-    leader_id: int32 = field("10+", default=-1)
-    leader_epoch: int32 = field("10+", default=-1)
+    leader_id: int32 = -1
+    leader_epoch: int32 = -1
 
 
 @struct
@@ -62,10 +62,10 @@ class TopicProduceResponse:
 
 @struct
 class NodeEndpoint:
-    node_id: int32 = field("10+", default=0)
-    host: str = field("10+", default="")
-    port: int32 = field("10+", default=0)
-    rack: str | None = field("10+", nullable="10+", default=None)
+    node_id: int32
+    host: str
+    port: int32
+    rack: str | None = field(nullable="10+", default=None)
 
 
 @message(key=0, versions="0-13", flexible="9+")
