@@ -340,39 +340,24 @@ def _parsed(key: str, kind: str, value: object, source: str) -> object:
 
 
 def _flattened(table: Mapping[str, object], *, source: str, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """TOML's nested tables back to dotted property names; lists become Debezium's comma-separated ones."""
+    """TOML's nested tables back to dotted property names."""
     for key, value in table.items():
         name = prefix + key
         if isinstance(value, dict):
             yield from _flattened(value, source=source, prefix=f"{name}.")
-        elif isinstance(value, list):
-            if any(isinstance(item, dict | list) for item in value):
-                raise ConfigError(f"{name} in {source}: a list may hold only plain values")
-            yield name, ",".join(_text(item) for item in value)
+        elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+            raise ConfigError(f"{name} in {source}: a list may hold only plain values")
         else:
-            yield name, _text(value)
+            yield name, property_text(value)
 
 
-def _text(value: object) -> str:
+def property_text(value: object) -> str:
+    """A property's value as Debezium reads it; lists become its comma-separated ones."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, list):
+        return ",".join(property_text(item) for item in value)
     return str(value)
-
-
-_CONNECTION_PROPERTIES: Final = MappingProxyType(
-    {
-        "host": "database.hostname",
-        "port": "database.port",
-        "user": "database.user",
-        "password": "database.password",
-        "dbname": "database.dbname",
-        "sslmode": "database.sslmode",
-        "sslcert": "database.sslcert",
-        "sslkey": "database.sslkey",
-        "sslpassword": "database.sslpassword",
-        "sslrootcert": "database.sslrootcert",
-    }
-)
 
 
 def connection_properties(url: str, *, source: str) -> dict[str, str]:
@@ -381,23 +366,12 @@ def connection_properties(url: str, *, source: str) -> dict[str, str]:
     Raises ConfigError naming the source, never showing the password, when libpq cannot read it, when it names
     no database, or when it holds a parameter that no property stands for.
     """
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
+    from capture.options import OptionError, from_url
 
     try:
-        parameters = conninfo_to_dict(url)
-    except ProgrammingError as error:
-        # libpq quotes what it could not read, which may hold the password; only a parameter's name is shown.
-        reason = re.search(r'invalid URI query parameter: "[^"]*"', str(error))
-        raise ConfigError(
-            f"{source}: not a PostgreSQL connection URL ({reason[0] if reason else 'postgresql://…'})"
-        ) from None
-    for name in parameters:
-        if name not in _CONNECTION_PROPERTIES:
-            raise ConfigError(
-                f"{source}: the connection parameter {name!r} has no property; "
-                f"known are {', '.join(_CONNECTION_PROPERTIES)}"
-            )
-    if not parameters.get("dbname"):
+        properties = from_url(url)
+    except OptionError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    if not properties.get("database.dbname"):
         raise ConfigError(f"{source}: name the database, as in postgresql://user@host:5432/DATABASE")
-    return {_CONNECTION_PROPERTIES[name]: str(value) for name, value in parameters.items()}
+    return properties

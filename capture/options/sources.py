@@ -110,6 +110,8 @@ def _unescape(text: str) -> str:
 def _without_password(url: str) -> str:
     try:
         parts = urlsplit(url)
-        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="")) or "(empty)"
+        if not parts.netloc:  # no scheme: a password may stand anywhere
+            return "(unreadable)"
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
     except ValueError:
         return "(unreadable)"

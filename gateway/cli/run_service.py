@@ -1,0 +1,55 @@
+"""Runs a supervised service in the foreground until a signal ends it; what `serve` and `demo` share."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from typing import TYPE_CHECKING, Final
+
+from gateway.cli.reporters import ServiceReporter
+from gateway.cli.status import StatusReader, kafka_connections
+from gateway.config import Config
+from gateway.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from capture.log import Log
+
+_REDRAW_S: Final = 0.5
+_CONNECTIONS_EVERY_S: Final = 5.0
+
+
+async def run_service(config: Config, log: Log, reporter: ServiceReporter) -> None:
+    """Supervise until SIGINT or SIGTERM, showing the status meanwhile.
+
+    Raises SupervisorError when the gateway cannot start.
+    """
+    supervisor = Supervisor(config, reporter)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, supervisor.stop)
+    watching = asyncio.create_task(watch(supervisor, log, reporter))
+    try:
+        await supervisor.run()
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+async def watch(supervisor: Supervisor, log: Log, reporter: ServiceReporter) -> None:
+    """Show the status again and again once the gateway answers; runs until cancelled."""
+    names = [capture.name for capture in supervisor.config.captures]
+    reader = StatusReader(log, names, failures=supervisor.failures)
+    endpoints = await supervisor.ready()
+    connections: int | None = None
+    asked_s = -_CONNECTIONS_EVERY_S
+    while True:
+        now_s = time.monotonic()
+        if now_s - asked_s >= _CONNECTIONS_EVERY_S:
+            asked_s = now_s
+            connections = await kafka_connections(endpoints.admin)
+        status = reader.read(now_s, connections)
+        reporter.status(status)
+        await asyncio.sleep(_REDRAW_S if status.snapshotting else 2 * _REDRAW_S)

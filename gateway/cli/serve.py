@@ -1,0 +1,119 @@
+"""`tidegate serve`: capture databases and serve their changes, everything supervised in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gateway.cli.settings import (
+    FAILURE,
+    USAGE,
+    Arguments,
+    Refusal,
+    configuration,
+    json_option,
+    options_of,
+    refusing,
+    service_options,
+)
+
+if TYPE_CHECKING:
+    from capture.options import CaptureOptions
+    from gateway.config import Config
+    from gateway.supervisor import Endpoints
+
+
+@click.command(name="serve")
+@service_options
+@json_option
+@click.option("--no-doctor", is_flag=True, help="Start without examining the databases first.")
+def command(as_json: bool, no_doctor: bool, **given: Any) -> None:
+    """Capture databases and serve their changes over the Kafka protocol, with a Schema Registry beside it.
+
+    One worker process captures each database, one gateway process serves them all; a worker that dies is
+    started again. Before anything starts, the databases are examined as `tidegate doctor` does. With --json,
+    or where standard output is no terminal, JSON lines are printed: "ready" first, then "status" lines.
+
+    \b
+    Examples:
+      tidegate serve --postgres postgresql://app@localhost/shop --tables 'public.*'
+      tidegate serve --config tidegate.toml
+      tidegate serve --debezium-config connector.json --data /var/lib/tidegate
+    """
+    with refusing():
+        config = configuration(Arguments(**given))
+        options = {capture.name: options_of(capture) for capture in config.captures}
+    if not options:
+        raise Refusal(
+            "nothing to capture: give --postgres URL or --debezium-config FILE, or [capture.NAME] tables by "
+            "--config (to serve an existing change log alone, run `tidegate gateway`)",
+            USAGE,
+        )
+    as_json = as_json or not sys.stdout.isatty()
+    if not no_doctor:
+        _examine(options, as_json=as_json)
+    serve(config, options, as_json=as_json)
+
+
+def _examine(options: dict[str, CaptureOptions], *, as_json: bool) -> None:
+    """Refuse to start where a capture could not; print what is worth knowing in any case."""
+    from gateway.cli.doctor import examined, has_error, show
+
+    findings = examined(options)
+    failed = has_error(findings)
+    if as_json:
+        for name, found in findings.items():
+            for finding in found:
+                fields = {"event": "finding", "capture": name, **asdict(finding)}
+                click.echo(json.dumps(fields, ensure_ascii=False, default=str))
+    if failed or not as_json:
+        show(findings, stderr=True)
+    if failed:
+        raise Refusal("nothing was started: mend the above, then start again", FAILURE)
+
+
+def serve(config: Config, options: dict[str, CaptureOptions], *, as_json: bool) -> None:
+    """Run the service until a signal; raises Refusal when the gateway or the log cannot start."""
+    from capture.log import Log
+    from gateway.cli.reporters import HumanReporter, JsonReporter, ServiceReporter
+    from gateway.cli.run_service import run_service
+    from gateway.supervisor import SupervisorError
+
+    with refusing():
+        log = Log.open(config.log.data, create=True)
+    reporter: ServiceReporter
+    if as_json:
+        reporter = JsonReporter(list(options), config.log.data)
+    else:
+        reporter = HumanReporter(lambda endpoints: described(config, options, endpoints))
+    try:
+        with reporter:
+            asyncio.run(run_service(config, log, reporter))
+    except SupervisorError as error:
+        raise Refusal(str(error)) from error
+
+
+def described(config: Config, options: dict[str, CaptureOptions], endpoints: Endpoints) -> str:
+    """What is captured and where to point clients, as shown once on a terminal."""
+    lines = ["", "Tidegate captures"]
+    for name, each in options.items():
+        topics = f"{each.envelope.topic_prefix}.*"
+        lines.append(f"  {name:<12} {each.connection.address}  to topics {topics}")
+    lines += [
+        f"  into {config.log.data.resolve()}",
+        "",
+        "Point clients at",
+        f"  Kafka        {endpoints.kafka}",
+        f"  registry     http://{endpoints.registry}",
+        f"  admin        http://{endpoints.admin}/metrics",
+        "",
+        f"Try  kcat -b {endpoints.kafka} -L",
+        "End with Ctrl-C.",
+        "",
+    ]
+    return "\n".join(lines)
