@@ -212,10 +212,14 @@ class Group(Rebalance):
         self._rebalance(now_ms, "static member replaced")
 
     def _accepts(self, member_id: str) -> bool:
-        """Whether there is room; in PreparingRebalance whoever joins last is left out (Kafka's rule)."""
+        """Whether there is room; in PreparingRebalance whoever joins last is left out (Kafka's rule).
+
+        Static members that miss a rebalance stay, so a second bound holds for all that a group remembers.
+        """
         limit = self._config.max_members
-        if member_id == NO_MEMBER_ID and len(self._given_ids) >= limit:
-            return False
+        if member_id not in self.roster:
+            if len(self.roster) >= 2 * limit or (not member_id and len(self._given_ids) >= limit):
+                return False
         if self.state is GroupState.EMPTY:
             return True
         if self.state is GroupState.PREPARING_REBALANCE:

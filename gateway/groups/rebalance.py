@@ -66,7 +66,6 @@ class Rebalance:
         if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now_ms:
             self._drop_unsynced(now_ms)
         effects = self._drained(now_ms)
-        self._wake_at(self._join_deadline_ms)
         self._wake_at(self._sync_deadline_ms)
         for lapses_ms in self._given_ids.values():
             self._wake_at(lapses_ms)
@@ -209,9 +208,9 @@ class Rebalance:
             delay_ms = self._config.initial_rebalance_delay_ms
             self._initial_delay = (delay_ms, max(self.roster.rebalance_timeout_ms - delay_ms, 0))
             self._joined_during_delay = False
-            self._end_join_phase_at(now_ms + delay_ms)
+            self._join_deadline_ms = now_ms + delay_ms
         elif not self._complete_if_all_joined(now_ms):
-            self._end_join_phase_at(now_ms + self.roster.rebalance_timeout_ms)
+            self._join_deadline_ms = now_ms + self.roster.rebalance_timeout_ms
 
     def _complete_if_all_joined(self, now_ms: int) -> bool:
         """End the join phase if everybody is there; the first rebalance of a group waits for its delay to
@@ -221,10 +220,6 @@ class Rebalance:
         self._complete_join(now_ms)
         return True
 
-    def _end_join_phase_at(self, deadline_ms: int) -> None:
-        self._join_deadline_ms = deadline_ms
-        self._wake_at(deadline_ms)
-
     def _end_join_phase(self, now_ms: int) -> None:
         """The join phase's time is up: complete it, or go on waiting while new members keep coming to a new
         group."""
@@ -233,7 +228,7 @@ class Rebalance:
             next_delay_ms = min(self._config.initial_rebalance_delay_ms, left_ms)
             self._initial_delay = (next_delay_ms, max(left_ms - delay_ms, 0))
             self._joined_during_delay = False
-            self._end_join_phase_at(now_ms + next_delay_ms)
+            self._join_deadline_ms = now_ms + next_delay_ms
         else:
             self._complete_join(now_ms)
 
@@ -248,7 +243,7 @@ class Rebalance:
                 self._remove(member.member_id)
         if len(self.roster) and not self._elect():
             # Only static members, and none has come: wait for one, or for their sessions to end.
-            self._end_join_phase_at(now_ms + max(self.roster.rebalance_timeout_ms, 1_000))
+            self._join_deadline_ms = now_ms + max(self.roster.rebalance_timeout_ms, 1_000)
             return
         self._initial_delay = None
         self.generation_id += 1
@@ -319,5 +314,6 @@ class Rebalance:
         """The effects of a call; a join phase without any delay ends within it."""
         if self._join_deadline_ms is not None and self._join_deadline_ms <= now_ms:
             self._end_join_phase(now_ms)
+        self._wake_at(self._join_deadline_ms)
         effects, self._effects = self._effects, []
         return effects
