@@ -6,8 +6,8 @@ returns its response, or a coroutine of it (`async def handle`), or a `Later` if
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from capture.log import Log, LogReader
@@ -59,6 +59,18 @@ class Later(Generic[Response]):
         """The connection is gone: nobody waits for the response any more."""
 
 
+class Hangup(Exception):
+    """The protocol has no answer for this request but a closed connection (a Produce with acks=0, for one)."""
+
+
+class ServedApi(NamedTuple):
+    """An API that the broker answers, in which versions."""
+
+    api_key: int
+    min_version: int
+    max_version: int
+
+
 @dataclass(slots=True)
 class ClientInfo:
     """Who is at the other end of a connection."""
@@ -84,16 +96,18 @@ class Context:
     coordinator: "Coordinator"
     metrics: "Metrics"
     parked: "ParkedFetches"
+    apis: tuple[ServedApi, ...]
+    """What ApiVersions lists."""
     cluster_id: str
     advertised_host: str
     advertised_port: int
-    client: ClientInfo
+    client: ClientInfo = field(default_factory=lambda: ClientInfo("", 0))
     node_id: int = NODE_ID
     api_version: int = 0
 
-    def for_client(self, client: ClientInfo) -> "Context":
-        """The context of a new connection."""
-        return replace(self, client=client)
+    def for_client(self, host: str, port: int) -> "Context":
+        """The context of a new connection from `host` and `port`."""
+        return replace(self, client=ClientInfo(host, port))
 
     def now_ms(self) -> int:
         """Wall clock, milliseconds since 1970 (what Kafka's timestamps and committed offsets carry)."""
