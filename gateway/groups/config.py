@@ -26,6 +26,8 @@ class GroupConfig:
     max_groups: int = 10_000
     """Groups with members, or whose members left lately, at a time. Groups that only commit offsets are not
     held here."""
+    max_offset_groups: int = 100_000
+    """Groups that have committed offsets."""
     max_group_bytes: int = 16 * 1024 * 1024
     """Metadata and assignments of one group together, in bytes (in Kafka the record of a group is bounded by
     message.max.bytes, 1 MiB)."""
@@ -44,7 +46,13 @@ class GroupConfig:
             )
         if self.initial_rebalance_delay_ms < 0:
             raise ValueError("initial_rebalance_delay_ms must not be negative")
-        for name in ("max_members", "max_groups", "max_group_bytes", "offsets_retention_check_interval_ms"):
+        for name in (
+            "max_members",
+            "max_groups",
+            "max_offset_groups",
+            "max_group_bytes",
+            "offsets_retention_check_interval_ms",
+        ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive")
         if self.offset_metadata_max_bytes < 0:

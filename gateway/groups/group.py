@@ -101,7 +101,7 @@ class Group(Rebalance):
         stable = self.state is GroupState.STABLE
         return Description(
             group_id=self.group_id,
-            state=self.state.value,
+            state=self.state,
             protocol_type=self.protocol_type or "",
             protocol=(self.protocol_name or "") if stable else "",
             members=tuple(
@@ -217,9 +217,10 @@ class Group(Rebalance):
         Static members that miss a rebalance stay, so a second bound holds for all that a group remembers.
         """
         limit = self._config.max_members
-        if member_id not in self.roster:
-            if len(self.roster) >= 2 * limit or (not member_id and len(self._given_ids) >= limit):
-                return False
+        if member_id not in self.roster and len(self.roster) >= 2 * limit:
+            return False
+        if member_id == NO_MEMBER_ID and len(self._given_ids) >= limit:
+            return False
         if self.state is GroupState.EMPTY:
             return True
         if self.state is GroupState.PREPARING_REBALANCE:

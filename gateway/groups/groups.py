@@ -12,6 +12,7 @@ from typing import Final
 from gateway.groups.config import GroupConfig
 from gateway.groups.group import Group
 from gateway.groups.messages import NO_MEMBER_ID, Effect, Identity, Join, JoinAnswer, Sync, SyncAnswer
+from gateway.groups.state import GroupState
 from protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)
@@ -126,12 +127,24 @@ class Groups:
         return effects
 
     def forget(self, group_id: str) -> None:
-        """Drop a group that nobody is in; the answer to who still refers to it is UNKNOWN_MEMBER_ID."""
+        """Drop a group that nobody is in or on the way to, if there is one."""
         group = self._groups.get(group_id)
         if group is not None and group.is_disposable:
-            del self._groups[group_id]
-            self._armed.pop(group_id, None)
-            group.bury()
+            self.delete(group_id)
+
+    def delete(self, group_id: str) -> None:
+        """Drop a group, if there is one; the answer to who still refers to it is UNKNOWN_MEMBER_ID.
+
+        :raises KafkaError: NON_EMPTY_GROUP if it has members.
+        """
+        group = self._groups.get(group_id)
+        if group is None:
+            return
+        if group.state is not GroupState.EMPTY:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        del self._groups[group_id]
+        self._armed.pop(group_id, None)
+        group.bury()
 
     def _present(self, group_id: str) -> Group:
         if not group_id:

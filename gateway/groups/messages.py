@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gateway.groups.state import GroupState
 from protocol.errors import ErrorCode
 
 NO_GENERATION = -1
@@ -104,10 +105,20 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A group as DescribeGroups and ListGroups show it."""
+    """A group as DescribeGroups shows it."""
 
     group_id: str
-    state: str
+    state: GroupState
     protocol_type: str
     protocol: str
     members: tuple[DescribedMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A group as ListGroups shows it; a group that only commits offsets has no protocol type."""
+
+    group_id: str
+    state: GroupState
+    protocol_type: str
+    members: int

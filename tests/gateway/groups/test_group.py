@@ -634,11 +634,11 @@ def test_a_description_shows_metadata_only_when_stable() -> None:
     driver = Driver()
     [member] = driver.stable()
     stable = driver.group.describe()
-    assert (stable.state, stable.protocol_type, stable.protocol) == ("Stable", "consumer", "range")
+    assert (stable.state.value, stable.protocol_type, stable.protocol) == ("Stable", "consumer", "range")
     assert (stable.members[0].metadata, stable.members[0].assignment) == (b"topics-a", b"a0")
     driver.join(member, protocols=(("range", b"topics-b"),))
     moving = driver.group.describe()
-    assert (moving.state, moving.protocol) == ("CompletingRebalance", "")
+    assert (moving.state.value, moving.protocol) == ("CompletingRebalance", "")
     assert (moving.members[0].metadata, moving.members[0].client_host) == (b"", "/127.0.0.1")
 
 
@@ -647,4 +647,4 @@ def test_a_deleted_group_sends_everybody_away() -> None:
     driver.group.bury()
     assert driver.joined(driver.join()).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert driver.heartbeat("x", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert driver.group.describe().state == "Dead"
+    assert driver.group.describe().state is GroupState.DEAD
