@@ -13,12 +13,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.fold import Record
-from tests.support.jars import ROOT, class_path, debezium_jars, java, kafka_jars
+from tests.support.jars import ROOT, class_path, debezium_jars, java, kafka_jars, spark_jars
 from tests.support.process import Process, ProcessFailed
 
 HERE = Path(__file__).resolve().parent
@@ -65,6 +67,10 @@ class Client:
     def records(self) -> list[Record]:
         """What it has read so far, in its own order."""
         return self._parse(bytes(self._process.output))
+
+    def output(self) -> bytes:
+        """What it has printed so far."""
+        return bytes(self._process.output)
 
     def wait(self, count: int, *, timeout_s: float = 60.0) -> list[Record]:
         """Wait until it has read so many records, and return them."""
@@ -122,6 +128,18 @@ def console_consumer(bootstrap: str, topic: str) -> Client:
     return Client(Process(command, errors=_errors("console")), parse)
 
 
+def spark(mode: str, bootstrap: str, registry_url: str, topics: Sequence[str]) -> Client:
+    """Spark's Kafka source, "batch" or "stream"; `decoded` tells what from_avro made of the bytes."""
+    jars = ",".join(str(jar) for jar in spark_jars() if not jar.name.startswith("delta-"))
+    return python_client("spark_read.py", mode, bootstrap, registry_url, jars, *topics)
+
+
+def clickhouse(plan: Path) -> Process:
+    """chdb's Kafka engine, by the plan that clickhouse.py explains."""
+    command = [sys.executable, "-W", "ignore", str(HERE / "clickhouse.py"), str(plan)]
+    return Process(command, errors=_errors("clickhouse"))
+
+
 def kcat(bootstrap: str, topics: Sequence[str], *, group: str | None) -> Client:
     """kcat, as a group's member with several topics, or as a simple consumer of one topic."""
     program, libraries = _kcat()
@@ -140,8 +158,20 @@ def parse_json(output: bytes) -> list[Record]:
         if not line.startswith(b"["):
             continue
         topic, partition, offset, *parts = json.loads(line)
-        key, value = (None if part is None else bytes.fromhex(part) for part in parts)
+        key, value = (None if part is None else bytes.fromhex(part) for part in parts[:2])
         found.append(Record(topic, partition, offset, key, value))
+    return found
+
+
+def decoded(output: bytes) -> dict[bytes, Any]:
+    """What Spark decoded from each key and value."""
+    found = {}
+    for line in output.split(b"\n")[:-1]:
+        if line.startswith(b"["):
+            parts = json.loads(line)[3:]
+            for data, text in zip(parts[:2], parts[2:], strict=True):
+                if data is not None:
+                    found[bytes.fromhex(data)] = json.loads(text, parse_float=Decimal)
     return found
 
 
