@@ -5,7 +5,7 @@ returns its response, or a coroutine of it (`async def handle`), or a `Later` if
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -98,6 +98,8 @@ class Context:
     parked: "ParkedFetches"
     apis: tuple[ServedApi, ...]
     """What ApiVersions lists."""
+    settings: Mapping[str, str]
+    """The broker's settings in force, by Kafka's names."""
     cluster_id: str
     advertised_host: str
     advertised_port: int

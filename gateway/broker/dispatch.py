@@ -1,0 +1,91 @@
+"""From (API key, version) to the functions that decode, answer and encode it; and the answers when a handler fails."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from gateway.broker.apis import Api, Handler
+from gateway.observe import ApiFigures, Metrics
+from protocol import message
+from protocol.errors import ErrorCode
+from protocol.header import API_VERSIONS_KEY, response_header_is_flexible
+from protocol.message import Buffer
+from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+
+class Route:
+    """One version of one API. Made on its first request, then found with one look-up."""
+
+    __slots__ = (
+        "_encoders",
+        "api_key",
+        "decode",
+        "figures",
+        "flexible",
+        "flexible_request",
+        "handle",
+        "has_error_code",
+        "name",
+        "version",
+    )
+
+    def __init__(self, api: Api, version: int, figures: ApiFigures) -> None:
+        self.name = api.name
+        self.api_key = api.served.api_key
+        self.version = version
+        self.handle: Handler = api.handle
+        self.decode: Callable[[bytes, int], Any] = message.decoder(api.request, version)
+        self.flexible = response_header_is_flexible(self.api_key, version)
+        """Whether the response's header ends with (empty) tagged fields."""
+        self.flexible_request = message.is_flexible(api.request, version)
+        """Whether the request's header has tagged fields."""
+        self.has_error_code = False
+        """Whether the responses have an error code of their own, outside their topics and partitions."""
+        self.figures = figures
+        self._encoders: dict[type, Callable[[Any], list[Buffer]]] = {}
+
+    def encode(self, response: Any) -> list[Buffer]:
+        """The response's body as buffers."""
+        encoder = self._encoders.get(type(response))
+        if encoder is None:
+            encoder = self._encoders[type(response)] = message.encoder(type(response), self.version)
+            self.has_error_code = hasattr(response, "error_code")
+        return encoder(response)
+
+
+class Dispatcher:
+    """The routes of all APIs served."""
+
+    def __init__(self, apis: Iterable[Api], metrics: Metrics) -> None:
+        self._apis: Final = {api.served.api_key: api for api in apis}
+        self._metrics = metrics
+        self.routes: dict[int, Route] = {}
+        """Those in use so far, by `api_key << 16 | version`."""
+
+    def route(self, api_key: int, version: int) -> Route | None:
+        """The route for a request, or None if this API is not served, or not in this version."""
+        found = self.routes.get(api_key << 16 | version)
+        if found is None and (api := self._apis.get(api_key)) is not None:
+            served = api.served
+            if served.min_version <= version <= served.max_version:
+                found = Route(api, version, self._metrics.api(api.name))
+                self.routes[api_key << 16 | version] = found
+        return found
+
+    def unsupported_api_versions(self) -> list[Buffer]:
+        """The body that answers an ApiVersions of a version not served: error 35 in version 0 (KIP-511).
+
+        It lists ApiVersions itself, so that the client asks again in a version that we know.
+        """
+        known = self._apis[API_VERSIONS_KEY].served
+        self._metrics.api("ApiVersions").failed(ErrorCode.UNSUPPORTED_VERSION.name)
+        return message.encode(
+            ApiVersionsResponse(
+                error_code=ErrorCode.UNSUPPORTED_VERSION,
+                api_keys=[
+                    ApiVersion(
+                        api_key=known.api_key, min_version=known.min_version, max_version=known.max_version
+                    )
+                ],
+            ),
+            0,
+        )

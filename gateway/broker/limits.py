@@ -1,0 +1,17 @@
+"""What one client may cost: bounds of frames, of silence, and of what waits in memory."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLimits:
+    """Kafka's names for the same bounds stand beside each."""
+
+    max_frame_bytes: int = 16 * 1024 * 1024
+    """`socket.request.max.bytes` (Kafka: 100 MiB). Only a Produce is ever large, and it is refused anyway."""
+    max_idle_ms: int = 600_000
+    """`connections.max.idle.ms`. A connection that neither sends nor reads for this long is closed."""
+    write_buffer_bytes: int = 256 * 1024
+    """Above this much unsent, a connection's next request waits until its client has read."""
+    stop_grace_ms: int = 300
+    """How long a stopping gateway waits for clients to take the answers that are under way."""
