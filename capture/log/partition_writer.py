@@ -25,7 +25,6 @@ class PartitionWriter:
     ) -> None:
         self.topic = topic.name
         self.topic_id = topic.topic_id
-        self.config: Mapping[str, str] = topic.config
         self.partition_id = row.partition_id
         self.index = row.index
         self.leader_epoch = row.leader_epoch
@@ -39,8 +38,8 @@ class PartitionWriter:
         self.committing = threading.Lock()
         self._appending = threading.Lock()
         self._guard = threading.Lock()
-        self._segment_bytes = int(topic.config.get("segment.bytes", segment_bytes))
-        self._segment_ms = int(topic.config.get("segment.ms", -1))
+        self._default_segment_bytes = segment_bytes
+        self.configure(topic.config)
         self._interval_bytes = interval_bytes
         self._active: Segment | None = None
         self._unsynced_sealed: list[Segment] = []
@@ -52,6 +51,12 @@ class PartitionWriter:
     def high_watermark(self) -> int:
         """The offset after the last committed record."""
         return self.committed.high_watermark
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        """Take over a topic's options: `segment.bytes` and `segment.ms` here, the rest for retention."""
+        self.config = config
+        self._segment_bytes = int(config.get("segment.bytes", self._default_segment_bytes))
+        self._segment_ms = int(config.get("segment.ms", -1))
 
     # --- the appending thread ---------------------------------------------------------------------------
 
@@ -139,6 +144,26 @@ class PartitionWriter:
         with self._guard:
             while self._ends and self._ends[0].high_watermark <= end.high_watermark:
                 self._ends.popleft()
+
+    def begin_empty_segment(self, *, older_than_ms: int) -> Watermark | None:
+        """Roll, if all records are committed and older: where the watermark stands in the new segment.
+
+        None where there is anything newer, uncommitted, or nothing at all. For retention, which tells the
+        catalog and then `committed_to`.
+        """
+        with self._appending:
+            active, end = self._active, self.committed
+            if (
+                active is None
+                or not active.size_bytes
+                or self.next_offset != end.high_watermark
+                or active.tail.max_timestamp >= older_than_ms
+            ):
+                return None
+            self._roll(self.next_offset)
+        with self.committing:
+            self.sync()
+        return Watermark(self.partition_id, end.high_watermark, end.high_watermark, 0)
 
     def close(self) -> None:
         """Close the files as they are."""

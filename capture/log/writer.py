@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from capture.log.catalog import Topic
+from capture.log.catalog import Topic, Watermark
 from capture.log.doorbell import Ringer
 from capture.log.errors import LeaseHeld, LogError, LogFull
 from capture.log.layout import lock_path, partition_folder
@@ -95,6 +95,7 @@ class Writer:
         row = topic.partitions[index]
         known = self._partitions.get(row.partition_id)
         if known is not None:
+            known.configure(topic.config)
             return known
         if topic.capture != self.capture:
             raise LogError(f"topic {topic.name!r} belongs to capture {topic.capture!r}, not {self.capture!r}")
@@ -158,6 +159,32 @@ class Writer:
             self.position = position
         if moves:
             self._ringer.ring()
+
+    def move_log_start(self, moves: Mapping[PartitionWriter, int], emptied: Sequence[Watermark] = ()) -> None:
+        """Give up the records below the given offsets; for retention. Raises Fenced, LogFull or LogError.
+
+        `emptied` partitions have their high watermark at the start of a new segment from now on.
+        """
+        self._check()
+        try:
+            self.log.catalog.move_log_start(
+                self.capture,
+                self.epoch,
+                [(partition.partition_id, offset) for partition, offset in moves.items()],
+                emptied,
+            )
+        except LogError as error:
+            self._failed = error
+            raise
+        except sqlite3.Error as error:
+            self._failed = catalog_error(error, self.log.data)
+            raise self._failed from error
+        ends = {end.partition_id: end for end in emptied}
+        for partition, offset in moves.items():
+            partition.log_start_offset = offset
+            if partition.partition_id in ends:
+                partition.committed_to(ends[partition.partition_id])
+        self._ringer.ring()
 
     def truncate_uncommitted(self, partition: PartitionWriter) -> None:
         """Drop what was appended to `partition` and not committed; for the thread that appends."""
