@@ -136,6 +136,7 @@ _INTEGERS: Final = {
     "int8": (Op.INT64, INT64, text_values.integer(64)),
     "oid": (Op.OID, INT64, text_values.integer(32, unsigned=True)),
 }
+_GEOMETRIC: Final = frozenset(("line", "lseg", "box", "path", "polygon", "circle"))
 _UNMAPPED_ARRAYS: Final = frozenset(["money", "interval", "xml", "point", "name", "varbit", "refcursor"])
 _TEXT_ARRAYS: Final = frozenset(["text", "varchar", "bpchar", "char", "json", "jsonb"])
 _UNBOUNDED: Final = 2_147_483_647
@@ -165,7 +166,8 @@ def map_type(info: TypeInfo, typmod: int, options: EnvelopeOptions) -> Mapping |
     if mapping is None and options.include_unknown_datatypes:
         mode = options.binary_handling
         schema, zero, unavailable = _binary(options)
-        mapping = Mapping(schema, Op.PYTHON, text_values.unknown(mode), zero, unavailable)
+        reader = text_values.geometric if info.name in _GEOMETRIC else text_values.unknown
+        mapping = Mapping(schema, Op.PYTHON, reader(mode), zero, unavailable)
     return mapping
 
 
@@ -514,7 +516,11 @@ def _array(element: TypeInfo, typmod: int, options: EnvelopeOptions) -> Mapping 
         return Mapping(array(schema), Op.PYTHON, parse, empty)
     required = element.kind == ENUM or element.name in ("vector", "halfvec", "sparsevec")
     schema = known.schema if required else known.schema.as_optional()
-    item = text_values.finite(known.parse) if element.name == "numeric" else known.parse
+    item = known.parse
+    if element.name == "numeric":
+        item = text_values.finite(item)
+    elif element.name == "time":
+        item = text_values.whole_milliseconds(item)
     parse = text_values.array(item, known.zero if required else None)
     return Mapping(array(schema), Op.PYTHON, parse, empty, _unavailable_array(element, known, options))
 

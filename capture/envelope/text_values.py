@@ -19,13 +19,15 @@ from typing import Final, TypeAlias
 from capture.envelope import array_text, exact_numbers
 from capture.envelope.connect import Value
 from capture.envelope.errors import MalformedMessage, UnrepresentableValue
-from capture.envelope.java_text import json_string_raw, to_float32
+from capture.envelope.java_text import java_double, json_string_raw, to_float32
 from capture.envelope.options import BinaryHandling
 
 Parse: TypeAlias = Callable[[bytes], Value]
 
 _FLOAT: Final = re.compile(rb"-?(?:\d+\.?\d*(?:e[+-]?\d+)?|NaN|Infinity)", re.ASCII | re.IGNORECASE).fullmatch
 _INTEGER: Final = re.compile(rb"-?\d{1,20}", re.ASCII).fullmatch
+_NUMBERS: Final = re.compile(rb"-?\d+\.?\d*(?:e[+-]?\d+)?", re.ASCII).sub
+_MICROSECONDS: Final = re.compile(rb"(\.\d{3})\d+", re.ASCII).sub
 _BITS: Final = re.compile(rb"[01]*").fullmatch
 _POINT_WKB: Final = struct.Struct("<BIdd")
 _SRID_FLAG: Final = 0x2000_0000
@@ -109,6 +111,21 @@ def _no_decimal(text: bytes) -> UnrepresentableValue:
     return UnrepresentableValue(
         f"{text.decode()} cannot be written under decimal.handling.mode=precise; use double or string"
     )
+
+
+def geometric(mode: BinaryHandling) -> Parse:
+    """An unmapped geometric type: its text with Java's numbers, since Debezium reads it through the driver."""
+    form = binary_form(mode)
+
+    def parse(text: bytes) -> bytes | str:
+        return form(_NUMBERS(lambda match: java_double(float(match.group())).encode(), text))
+
+    return parse
+
+
+def whole_milliseconds(element: Parse) -> Parse:
+    """An element of a time array, which Debezium reads in milliseconds whatever its precision."""
+    return lambda text: element(_MICROSECONDS(rb"\1", text))
 
 
 def decimal(scale: int) -> Parse:
