@@ -37,10 +37,11 @@ class Service:
     ) -> None:
         self.dsn = dsn
         self.data = data
-        self.settings = dict(settings or {})
+        self.prefix = dsn.rsplit("/", 1)[1].partition("?")[0]
+        # Slots are the whole server's, and tests share a server.
+        self.settings = {"slot.name": self.prefix, **(settings or {})}
         self.arguments = list(arguments)
         self.environment = {"PYTHONPATH": str(ROOT), **(environment or {})}
-        self.prefix = dsn.rsplit("/", 1)[1].partition("?")[0]
         self.kafka, self.registry, self.admin = free_addresses(3)
         self.errors = data.parent / f"{data.name}.stderr"
         self.process: Process | None = None
@@ -111,31 +112,27 @@ class Service:
 
 
 class Parts:
-    """Gateway and capture run apart, so that a test can kill and restart either at any moment."""
+    """Gateway and capture run apart, by `tidegate gateway` and `tidegate capture NAME`."""
 
-    def __init__(self, dsn: str, data: Path, *, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, dsn: str, data: Path) -> None:
         self.dsn = dsn
         self.data = data
         self.prefix = dsn.rsplit("/", 1)[1].partition("?")[0]
-        self.settings = {"topic.prefix": self.prefix, **(settings or {})}
         self.kafka, self.registry, self.admin = free_addresses(3)
         self.errors = data.parent / f"{data.name}.stderr"
-        self._environment = {"PYTHONPATH": str(ROOT)}
         self._configuration = data.parent / f"{data.name}.toml"
-        self.running: dict[str, Process] = {}
+        self._running: list[Process] = []
 
     def __enter__(self) -> Parts:
-        lines = [f"[capture.{self.prefix}]", *database_properties(self.dsn)]
-        lines += [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in self.settings.items()]
-        self._configuration.write_text("\n".join(lines) + "\n")
+        table = [f"[capture.{self.prefix}]", f"postgres = {json.dumps(self.dsn)}"]
+        self._configuration.write_text("\n".join([*table, f"slot.name = {json.dumps(self.prefix)}", ""]))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self.running.values():
+        for process in self._running:
             process.end()
-        self.running.clear()
 
     @property
     def registry_url(self) -> str:
@@ -147,31 +144,21 @@ class Parts:
         return f"{self.prefix}.{schema}.{table}"
 
     def start_gateway(self) -> Process:
-        """Start `tidegate gateway` and wait until it answers."""
-        command = tidegate("gateway", "--config", str(self._configuration), "--data", str(self.data))
-        command += ["--kafka", self.kafka, "--registry", self.registry, "--admin", self.admin]
-        process = self._start("gateway", command)
+        """Start the gateway and wait until it answers."""
+        addresses = ["--kafka", self.kafka, "--registry", self.registry, "--admin", self.admin]
+        process = self._start("gateway", "--data", str(self.data), *addresses)
         process.event("ready", timeout_s=30)
         return process
 
     def start_capture(self) -> Process:
-        """Start `tidegate capture`; it may still be connecting when this returns."""
-        command = tidegate("capture", self.prefix, "--config", str(self._configuration))
-        return self._start("capture", [*command, "--data", str(self.data)])
+        """Start the capture; it may still be connecting when this returns."""
+        options = ["--config", str(self._configuration), "--data", str(self.data)]
+        return self._start("capture", self.prefix, *options)
 
-    def _start(self, role: str, command: list[str]) -> Process:
-        process = Process(command, errors=self.errors, environment=self._environment)
-        self.running[role] = process
+    def _start(self, *arguments: str) -> Process:
+        process = Process(tidegate(*arguments), errors=self.errors, environment={"PYTHONPATH": str(ROOT)})
+        self._running.append(process)
         return process
-
-
-def database_properties(dsn: str) -> list[str]:
-    """TOML lines of Debezium's database.* properties for a URL of tests/support/postgres.py."""
-    authority, name = dsn.removeprefix("postgresql://").split("/", 1)
-    user, _, address = authority.rpartition("@")
-    host, port = address.rsplit(":", 1)
-    values = {"hostname": host, "port": port, "user": user, "dbname": name}
-    return [f"{json.dumps('database.' + key)} = {json.dumps(value)}" for key, value in values.items()]
 
 
 def free_addresses(count: int) -> list[str]:
