@@ -292,14 +292,17 @@ def child_environment() -> Mapping[str, str]:
     return environment
 
 
-def dies_with(parent: int) -> Callable[[], None] | None:
-    """What a child does before its exec so that the kernel kills it when `parent` dies (Linux; else None)."""
+def dies_with(parent: int, death_signal: int = signal.SIGKILL) -> Callable[[], None] | None:
+    """What a child does before its exec so that the kernel ends it when `parent` dies (Linux; else None).
+
+    The child must be started by a thread that lives as long as the process: prctl(2) ties it to the thread.
+    """
     if sys.platform != "linux":
         return None
     libc = ctypes.CDLL(None, use_errno=True)
 
     def prepare() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        libc.prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
         if os.getppid() != parent:  # it died between the fork and the line above
             os._exit(EX_TEMPFAIL)
 

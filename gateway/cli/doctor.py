@@ -12,7 +12,7 @@ import click
 from gateway.cli.output import console, print_json
 from gateway.cli.settings import (
     Arguments,
-    Refusal,
+    UsageRefusal,
     configuration,
     json_option,
     options_of,
@@ -41,7 +41,7 @@ def command(as_json: bool, **given: Any) -> None:
         config = configuration(Arguments(**given))
         options = {capture.name: options_of(capture) for capture in config.captures}
     if not options:
-        raise Refusal("nothing to examine: give --postgres URL, or [capture.NAME] tables by --config", 2)
+        raise UsageRefusal("nothing to examine: give --postgres URL, or [capture.NAME] tables by --config")
     findings = examined(options)
     if as_json:
         print_json({name: [asdict(finding) for finding in found] for name, found in findings.items()})

@@ -92,16 +92,54 @@ class JsonReporter:
         sys.stdout.flush()
 
 
+class QuietReporter:
+    """Keeps what the workers say and shows it only where something went wrong."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def show_logs(self) -> None:
+        """The workers' log lines, to stderr."""
+        for line in self._lines:
+            click.echo(line, err=True)
+
+    def ready(self, endpoints: Endpoints) -> None:
+        """Nothing to say."""
+
+    def log_line(self, worker: str, line: str) -> None:
+        """Kept."""
+        self._lines.append(f"[{worker}] {line}")
+
+    def ended(self, worker: str, sentence: str, retry_in_s: float | None) -> None:
+        """Kept."""
+        self._lines.append(f"{worker} ended: {sentence}")
+
+    def finished(self, worker: str) -> None:
+        """Nothing to say."""
+
+    def recovered(self, worker: str) -> None:
+        """Nothing to say."""
+
+    def status(self, status: ServiceStatus) -> None:
+        """Nothing to say."""
+
+
 class HumanReporter:
     """A few lines about what runs where, then a line that keeps changing: snapshot bars, then the status."""
 
-    def __init__(
-        self, describe: Callable[[Endpoints], str], captures: Sequence[str], *, extra_lines: int = 0
-    ) -> None:
+    def __init__(self, describe: Callable[[Endpoints], str], *, verbose: bool = False) -> None:
         from rich.live import Live
 
         self._describe = describe
-        self._captures = captures
+        self._verbose = verbose
         self._console = console()
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._announced: set[str] = set()
@@ -121,8 +159,12 @@ class HumanReporter:
         self.say(self._describe(endpoints))
 
     def log_line(self, worker: str, line: str) -> None:
-        """Above the live line, dimmed and marked with the worker's name."""
-        self.say(f"[{worker}] {line}", style="dim")
+        """Above the live line, dimmed; of what a worker logs in JSON only warnings and errors, if not verbose."""
+        text = _log_text(line)
+        if text is None:
+            self.say(f"[{worker}] {line}", style="dim")
+        elif self._verbose or text.startswith(("warning", "error", "critical")):
+            self.say(f"[{worker}] {text}", style="dim")
 
     def ended(self, worker: str, sentence: str, retry_in_s: float | None) -> None:
         """In yellow when it comes back, in red when it does not."""
@@ -170,6 +212,19 @@ class HumanReporter:
         if not status.snapshotting:
             return line
         return Group(*(_bar(capture) for capture in status.captures if capture.phase == "snapshot"), line)
+
+
+def _log_text(line: str) -> str | None:
+    """A worker's JSON log line for people: level, event, fields; None for a line that is no such JSON."""
+    try:
+        record = json.loads(line)
+        level, event = record.pop("level"), record.pop("event")
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return None
+    traceback = record.pop("traceback", None)
+    fields = [f"{name}={value}" for name, value in record.items() if name not in ("time", "logger")]
+    text = " ".join([f"{level}: {event}", *fields])
+    return text if traceback is None else f"{text}\n{traceback}"
 
 
 def _bar(capture: CaptureStatus) -> RenderableType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from gateway.cli.reporters import ServiceReporter
@@ -19,23 +20,50 @@ _REDRAW_S: Final = 0.5
 _CONNECTIONS_EVERY_S: Final = 5.0
 
 
-async def run_service(config: Config, log: Log, reporter: ServiceReporter) -> None:
+async def run_service(
+    config: Config,
+    log: Log,
+    reporter: ServiceReporter,
+    *,
+    beside: Callable[[Supervisor], Awaitable[None]] | None = None,
+    stopping: Callable[[], None] = lambda: None,
+) -> None:
     """Supervise until SIGINT or SIGTERM, showing the status meanwhile.
 
-    Raises SupervisorError when the gateway cannot start.
+    `beside` runs with the service and ends it when it returns or fails; `stopping` is called first when a
+    signal comes. Raises SupervisorError when the gateway cannot start, and what `beside` raised.
     """
     supervisor = Supervisor(config, reporter)
+
+    def stop() -> None:
+        stopping()
+        supervisor.stop()
+
+    async def companion() -> None:
+        try:
+            if beside is not None:
+                await beside(supervisor)
+                supervisor.stop()
+        except BaseException:
+            supervisor.stop()
+            raise
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, supervisor.stop)
-    watching = asyncio.create_task(watch(supervisor, log, reporter))
+        loop.add_signal_handler(number, stop)
+    tasks = [asyncio.create_task(watch(supervisor, log, reporter)), asyncio.create_task(companion())]
     try:
         await supervisor.run()
     finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        stopping()
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
 
 
 async def watch(supervisor: Supervisor, log: Log, reporter: ServiceReporter) -> None:

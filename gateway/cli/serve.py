@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gateway.cli.settings import (
-    FAILURE,
-    USAGE,
     Arguments,
     Refusal,
+    UsageRefusal,
     configuration,
     json_option,
     options_of,
@@ -31,8 +30,9 @@ if TYPE_CHECKING:
 @click.command(name="serve")
 @service_options
 @json_option
+@click.option("--verbose", "-v", is_flag=True, help="Show all that the workers log, not only warnings.")
 @click.option("--no-doctor", is_flag=True, help="Start without examining the databases first.")
-def command(as_json: bool, no_doctor: bool, **given: Any) -> None:
+def command(as_json: bool, verbose: bool, no_doctor: bool, **given: Any) -> None:
     """Capture databases and serve their changes over the Kafka protocol, with a Schema Registry beside it.
 
     One worker process captures each database, one gateway process serves them all; a worker that dies is
@@ -49,15 +49,14 @@ def command(as_json: bool, no_doctor: bool, **given: Any) -> None:
         config = configuration(Arguments(**given))
         options = {capture.name: options_of(capture) for capture in config.captures}
     if not options:
-        raise Refusal(
+        raise UsageRefusal(
             "nothing to capture: give --postgres URL or --debezium-config FILE, or [capture.NAME] tables by "
-            "--config (to serve an existing change log alone, run `tidegate gateway`)",
-            USAGE,
+            "--config (to serve an existing change log alone, run `tidegate gateway`)"
         )
     as_json = as_json or not sys.stdout.isatty()
     if not no_doctor:
         _examine(options, as_json=as_json)
-    serve(config, options, as_json=as_json)
+    serve(config, options, as_json=as_json, verbose=verbose)
 
 
 def _examine(options: dict[str, CaptureOptions], *, as_json: bool) -> None:
@@ -74,10 +73,10 @@ def _examine(options: dict[str, CaptureOptions], *, as_json: bool) -> None:
     if failed or not as_json:
         show(findings, stderr=True)
     if failed:
-        raise Refusal("nothing was started: mend the above, then start again", FAILURE)
+        raise Refusal("nothing was started: mend the above, then start again")
 
 
-def serve(config: Config, options: dict[str, CaptureOptions], *, as_json: bool) -> None:
+def serve(config: Config, options: dict[str, CaptureOptions], *, as_json: bool, verbose: bool) -> None:
     """Run the service until a signal; raises Refusal when the gateway or the log cannot start."""
     from capture.log import Log
     from gateway.cli.reporters import HumanReporter, JsonReporter, ServiceReporter
@@ -90,7 +89,7 @@ def serve(config: Config, options: dict[str, CaptureOptions], *, as_json: bool) 
     if as_json:
         reporter = JsonReporter(list(options), config.log.data)
     else:
-        reporter = HumanReporter(lambda endpoints: described(config, options, endpoints))
+        reporter = HumanReporter(lambda endpoints: described(config, options, endpoints), verbose=verbose)
     try:
         with reporter:
             asyncio.run(run_service(config, log, reporter))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -28,16 +28,15 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-USAGE: Final = 2
-FAILURE: Final = 1
-
 
 class Refusal(click.ClickException):
-    """Ends the command with one sentence on stderr and its exit code."""
+    """Ends the command with one sentence on stderr and exit code 1."""
 
-    def __init__(self, message: str, exit_code: int = FAILURE) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
+
+class UsageRefusal(Refusal):
+    """The same for what was asked for wrongly: exit code 2."""
+
+    exit_code = 2
 
 
 @contextlib.contextmanager
@@ -49,7 +48,7 @@ def refusing() -> Iterator[None]:
     try:
         yield
     except (ConfigError, OptionError) as error:
-        raise Refusal(str(error), USAGE) from error
+        raise UsageRefusal(str(error)) from error
     except LogError as error:
         raise Refusal(str(error)) from error
 

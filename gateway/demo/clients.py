@@ -1,0 +1,30 @@
+"""Lines to copy that point stock clients at a running service; each works as printed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from gateway.supervisor import Endpoints
+
+_EXAMPLES: Final = Path(__file__).resolve().parents[2] / "examples"
+
+
+def lines(endpoints: Endpoints, topic: str) -> Iterator[tuple[str, str]]:
+    """(client, line) for kcat, Spark and ClickHouse; the last two run the programs of `examples/`."""
+    yield "kcat", f"kcat -C -b {endpoints.kafka} -t {topic} -o -5 -e -f 'offset %o, key %K B, value %S B\\n'"
+    where = f"--kafka {endpoints.kafka} --registry http://{endpoints.registry} --topic {topic}"
+    for client, program in (("Spark", "spark/changes.py"), ("ClickHouse", "clickhouse/replica.py")):
+        path = _EXAMPLES / program
+        if path.exists():
+            yield client, f"{short(Path(sys.executable))} {short(path)} {where}"
+
+
+def short(path: Path) -> str:
+    """A path from the current directory where it lies below it."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
