@@ -63,13 +63,13 @@ class Codec(IntEnum):
 
 
 def compress(codec: Codec, data: bytes | bytearray | memoryview, *, level: int | None = None) -> bytes:
-    """Compress the records of a batch; `level` for gzip (0-9), zstd (1-22) and lz4 (ignored by snappy)."""
+    """Compress the records of a batch; `level` for gzip (0-9) and zstd (1-22), the others have one."""
     if codec is Codec.GZIP:
         return bytes(cramjam.gzip.compress(data, level=_GZIP_LEVEL if level is None else level))
     if codec is Codec.SNAPPY:
         return _compress_xerial(data)
     if codec is Codec.LZ4:
-        return _compress_lz4(data, level)
+        return _compress_lz4(data)
     if codec is Codec.ZSTD:
         return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL if level is None else level))
     return bytes(data)
@@ -102,16 +102,14 @@ def _compress_xerial(data: bytes | bytearray | memoryview) -> bytes:
     return b"".join(pieces)
 
 
-def _compress_lz4(data: bytes | bytearray | memoryview, level: int | None) -> bytes:
-    # Levels as lz4's own: up to 2 fast, from 3 on the high-compression variant.
-    slow = level is not None and level > 2
-    options = {"mode": "high_compression", "compression": level} if slow else {"mode": "fast"}
+def _compress_lz4(data: bytes | bytearray | memoryview) -> bytes:
+    # cramjam's block compressor has one level, the fast one.
     block = bytearray(cramjam.lz4.compress_block_bound(bytes(_LZ4_BLOCK)))
     pieces: list[bytes | memoryview] = [_LZ4_HEADER]
     with memoryview(data) as view:
         for start in range(0, len(view), _LZ4_BLOCK):
             raw = view[start : start + _LZ4_BLOCK]
-            size = cramjam.lz4.compress_block_into(raw, output=block, store_size=False, **options)
+            size = cramjam.lz4.compress_block_into(raw, output=block, store_size=False)
             if size < len(raw):
                 pieces += (_UINT32_LE.pack(size), bytes(memoryview(block)[:size]))
             else:
@@ -135,7 +133,7 @@ def _decompress_gzip(data: bytes | bytearray | memoryview, limit: int) -> bytes:
 
 def _decompress_snappy(view: memoryview, limit: int) -> bytes | bytearray:
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _raw_snappy(view, limit)
+        return _raw_snappy(view, 0, limit)
     position, plain = len(_XERIAL_HEADER), bytearray()
     while position < len(view):
         if len(view) - position < _INT32.size:
@@ -144,15 +142,15 @@ def _decompress_snappy(view: memoryview, limit: int) -> bytes | bytearray:
         position += _INT32.size
         if not 0 <= size <= len(view) - position:
             raise DecodeError(f"snappy data of a record batch is damaged: chunk of {size} bytes")
-        plain += _raw_snappy(view[position : position + size], limit - len(plain))
+        plain += _raw_snappy(view[position : position + size], len(plain), limit)
         position += size
     return plain
 
 
-def _raw_snappy(view: memoryview, limit: int) -> bytes:
+def _raw_snappy(view: memoryview, before: int, limit: int) -> bytes:
     size = cramjam.snappy.decompress_raw_len(view)
     # Snappy's densest element makes 64 bytes of 3, so a larger promise is a lie, caught before allocating.
-    if size > limit:
+    if before + size > limit:
         raise _too_large(Codec.SNAPPY, limit)
     if size > 64 * len(view):
         raise DecodeError(f"snappy data of a record batch is damaged: {size} bytes out of {len(view)}")
