@@ -153,7 +153,7 @@ class _Encoder:
         if kind is not Kind.RECORDS:
             source.line(f"a({name})")
             return
-        source.line(f"if {n} <= {JOIN_BYTES}: a({name})")
+        source.line(f"if {n} <= {JOIN_BYTES + self._flexible}: a({name})")
         with source.block("else:"):
             source.line("if pieces: buffers.append(join(pieces))")
             source.line(f"buffers.append({name})")

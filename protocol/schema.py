@@ -70,8 +70,8 @@ class Versions:
             return cls(0, -1)
         if text.endswith("+"):
             return cls(int(text[:-1]), OPEN)
-        first, _, last = text.partition("-")
-        return cls(int(first), int(last or first))
+        first, dash, last = text.partition("-")
+        return cls(int(first), int(last if dash else first))
 
     def __contains__(self, version: int) -> bool:
         return self.first <= version <= self.last

@@ -31,7 +31,7 @@ class OffsetFetchRequestGroup:
 
 @message(key=9, versions="0-10", flexible="6+")
 class OffsetFetchRequest:
-    """Up to version 7 one group stands in the body (`topics` None: all of them), then they stand in `groups`."""
+    """Up to version 7 one group stands in the body (`topics` None: all), then they stand in `groups`."""
 
     group_id: str = field("0-7", default="")
     topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7", default_factory=list)
