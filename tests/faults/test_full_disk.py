@@ -48,11 +48,9 @@ def fill(database: str) -> None:
     with psycopg.connect(database) as connection:
         for first in range(0, ROWS, 500):
             with connection.transaction():
-                connection.execute(
-                    "INSERT INTO customers (email, name, tags) SELECT g::text, 'n', ARRAY[repeat(md5(g::text), 30)]"
-                    " FROM generate_series(%s, %s) g",
-                    [first + 1, first + 500],
-                )
+                rows = "SELECT g::text, ARRAY[repeat(md5(g::text), 30)] FROM generate_series(%s, %s) g"
+                numbers = [first + 1, first + 500]
+                connection.execute(f"INSERT INTO customers (email, tags) {rows}", numbers)
 
 
 def complaint(service: Service) -> str:
@@ -90,20 +88,22 @@ def begin(database: str) -> None:
 def test_a_full_file_system(database: str, tmp_path: Path) -> None:
     begin(database)
     folder = tmp_path / "small"
-    with small_file_system(folder) as enlarge:
-        with Service(database, folder / "data", environment=RESTARTS) as service:
-            service.errors = tmp_path / "stderr"
-            names = [service.topic("customers"), service.topic("ledger")]
-            with consume.Reader(service.kafka, names) as reader:
-                reader.wait(lambda got: len(got[names[0]]) >= 20)
-                fill(database)
-                text = complaint(service)
-                assert "no space" in text.lower()
-                assert "free space" in text.lower()
-                assert str(folder) in text
-                assert consume.read(service.kafka, names[:1]), "what was committed is served"
-                enlarge()
-                check(service, database, reader)
+    errors = tmp_path / "stderr"
+    with (
+        small_file_system(folder) as enlarge,
+        Service(database, folder / "data", environment=RESTARTS, errors=errors) as service,
+    ):
+        names = [service.topic("customers"), service.topic("ledger")]
+        with consume.Reader(service.kafka, names) as reader:
+            reader.wait(lambda got: len(got[names[0]]) >= 20)
+            fill(database)
+            text = complaint(service)
+            assert "no space" in text.lower()
+            assert "free space" in text.lower()
+            assert str(folder) in text
+            assert consume.read(service.kafka, names[:1]), "what was committed is served"
+            enlarge()
+            check(service, database, reader)
 
 
 def test_a_file_size_limit(database: str, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ class Service:
         settings: Mapping[str, str] | None = None,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        errors: Path | None = None,
     ) -> None:
         self.dsn = dsn
         self.data = data
@@ -43,7 +44,7 @@ class Service:
         self.arguments = list(arguments)
         self.environment = {"PYTHONPATH": str(ROOT), **(environment or {})}
         self.kafka, self.registry, self.admin = free_addresses(3)
-        self.errors = data.parent / f"{data.name}.stderr"
+        self.errors = errors or data.parent / f"{data.name}.stderr"
         self.process: Process | None = None
         self.ready: dict[str, Any] = {}
 
