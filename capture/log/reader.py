@@ -33,30 +33,35 @@ class LogReader:
         self._partitions: dict[int, PartitionReader] = {}
         self._sequence = -1
         self._topology_version = -1
+        self._moved: set[int] = set()
         self._mapped = MappedSegments(max_mapped_segments or _affordable_maps())
         self.topics: Mapping[str, Topic] = MappingProxyType(self._topics)
         self.topics_by_id: Mapping[uuid.UUID, Topic] = MappingProxyType(self._topics_by_id)
         self.refresh()
 
     def refresh(self) -> set[int]:
-        """Learn what was committed since the last time; the partition ids that moved or are new."""
+        """Learn what was committed since the last time; the partition ids that moved since then."""
+        self.catch_up()
+        changed, self._moved = self._moved, set()
+        return changed
+
+    def catch_up(self) -> None:
+        """The same for those who do not watch for moves: the next `refresh` still tells of these."""
         catalog = self._log.catalog
         if catalog.state() == (self._sequence, self._topology_version):
-            return set()
+            return
         with catalog.consistent():
             state = catalog.state()
             _, rows = catalog.changed_partitions(self._sequence)
             topics = catalog.topics() if state.topology_version != self._topology_version else None
         if topics is not None:
             self._take_topics(topics)
-        changed = set()
         for row in rows:
             partition = self._partitions.get(row.partition_id)
             if partition is not None:
                 partition.move_to(row)
-                changed.add(row.partition_id)
+                self._moved.add(row.partition_id)
         self._sequence, self._topology_version = state
-        return changed
 
     def partition(self, partition_id: int) -> "PartitionReader":
         """The partition with this catalog-wide id; KeyError where there is none."""
@@ -147,7 +152,7 @@ class PartitionReader:
             return self._read(offset, max_bytes)
         except FileNotFoundError:
             # Retention took the segment since the last refresh.
-            self._reader.refresh()
+            self._reader.catch_up()
             self._base_offsets = None
             self._hints.clear()
         try:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Coroutine
 from time import perf_counter
 from types import CoroutineType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from gateway.broker.dispatch import Dispatcher, Route
 from gateway.broker.limits import BrokerLimits
@@ -81,9 +81,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; the connection counts from now on."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
+        # uvloop's transports are none of asyncio's classes.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         host, port, *_ = transport.get_extra_info("peername") or ("unknown", 0)
         self._context = self._service_context.for_client(host, port)
         self._open_connections.add(self)

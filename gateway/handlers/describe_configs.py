@@ -47,12 +47,7 @@ def _resource(
 
 def _configs(asked: DescribeConfigsResource, context: Context) -> list[Config]:
     if asked.resource_type == TOPIC_RESOURCE:
-        topic = topic_by_name(context.reader, asked.resource_name)
-        if topic is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {asked.resource_name!r}."
-            )
-        return topic_configs(topic)
+        return topic_configs(topic_by_name(context.reader, asked.resource_name))
     if asked.resource_type == BROKER_RESOURCE:
         if not asked.resource_name:
             # The defaults that an administrator may set for all brokers (KIP-226): there are none.

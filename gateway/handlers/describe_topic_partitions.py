@@ -5,8 +5,8 @@ from typing import Final
 from capture.log import Topic
 from gateway.context import Context
 from gateway.topics.lookup import TOPIC_OPERATIONS, topic_by_name
-from gateway.topics.names import is_legal
-from protocol.errors import ErrorCode
+from gateway.topics.names import check_name
+from protocol.errors import KafkaError
 from protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -31,9 +31,13 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Describ
         if name < first_name:
             continue
         start = first_index if name == first_name else 0
-        topic = topic_by_name(context.reader, name)
-        if topic is None:
-            response.topics.append(_unknown(name))
+        try:
+            check_name(name)
+            topic = topic_by_name(context.reader, name)
+        except KafkaError as error:
+            response.topics.append(
+                DescribeTopicPartitionsResponseTopic(error_code=error.code, name=name, partitions=[])
+            )
             continue
         if left <= 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
@@ -44,15 +48,6 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Describ
             response.next_cursor = Cursor(topic_name=name, partition_index=len(topic.partitions) + left)
             break
     return response
-
-
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    legal = is_legal(name)
-    return DescribeTopicPartitionsResponseTopic(
-        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION,
-        name=name,
-        partitions=[],
-    )
 
 
 def _known(topic: Topic, start: int, stop: int, me: int) -> DescribeTopicPartitionsResponseTopic:

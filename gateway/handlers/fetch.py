@@ -8,9 +8,9 @@ offset is the high watermark.
 from collections.abc import Hashable
 from typing import Final
 
-from capture.log import OffsetOutOfRange, PartitionReader
+from capture.log import LogError, OffsetOutOfRange, PartitionReader
 from gateway.context import Context
-from gateway.topics.lookup import check_leader_epoch, partition_of, topic_by_id, topic_by_name
+from gateway.topics.lookup import check_leader_epoch, partition_of, topic_by_id, topic_by_name, unreadable
 from gateway.topics.parked import ParkedFetch
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import (
@@ -83,23 +83,25 @@ def _topic(
     asked: FetchTopic, request: FetchRequest, version: int, context: Context, found: _Found
 ) -> FetchableTopicResponse:
     reader = context.reader
-    by_id = version >= _BY_ID
-    topic = topic_by_id(reader, asked.topic_id) if by_id else topic_by_name(reader, asked.topic)
-    partitions: list[PartitionData] = []
+    answer = FetchableTopicResponse(topic=asked.topic, topic_id=asked.topic_id, partitions=[])
+    try:
+        topic = (
+            topic_by_id(reader, asked.topic_id) if version >= _BY_ID else topic_by_name(reader, asked.topic)
+        )
+    except KafkaError as error:
+        answer.partitions = [_refused(partition, error.code) for partition in asked.partitions]
+        found.urgent = True
+        return answer
     for partition in asked.partitions:
         try:
-            if topic is None:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                )
             log = partition_of(reader, topic, partition.partition)
             check_leader_epoch(log.leader_epoch, partition.current_leader_epoch)
             data = _partition(partition, log, request, found)
         except KafkaError as error:
             data = _refused(partition, error.code)
             found.urgent = True
-        partitions.append(data)
-    return FetchableTopicResponse(topic=asked.topic, topic_id=asked.topic_id, partitions=partitions)
+        answer.partitions.append(data)
+    return answer
 
 
 def _partition(
@@ -124,6 +126,8 @@ def _partition(
         records = log.read(asked.fetch_offset, min(left, asked.partition_max_bytes))
     except OffsetOutOfRange as error:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, str(error)) from error
+    except LogError as error:
+        raise unreadable(error) from error
     if records is None:
         found.partition_ids.append(log.partition_id)
     elif not found.record_bytes or len(records) <= left:

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from capture.log import PartitionReader
+from capture.log import LogError, PartitionReader
 from gateway.context import Context
-from gateway.topics.lookup import check_leader_epoch, partition_of, topic_by_name
+from gateway.topics.lookup import check_leader_epoch, partition_of, topic_by_name, unreadable
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -30,20 +30,22 @@ def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse
 
 
 def _topic(asked: ListOffsetsTopic, context: Context) -> ListOffsetsTopicResponse:
-    topic = topic_by_name(context.reader, asked.name)
     answers = []
     for partition in asked.partitions:
         try:
-            if topic is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            topic = topic_by_name(context.reader, asked.name)
             log = partition_of(context.reader, topic, partition.partition_index)
             check_leader_epoch(log.leader_epoch, partition.current_leader_epoch)
             answers.append(_partition(partition, log, context.api_version))
+        except LogError as error:
+            answers.append(_refused(partition, unreadable(error)))
         except KafkaError as error:
-            answers.append(
-                ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error.code)
-            )
+            answers.append(_refused(partition, error))
     return ListOffsetsTopicResponse(name=asked.name, partitions=answers)
+
+
+def _refused(asked: ListOffsetsPartition, error: KafkaError) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code)
 
 
 def _partition(

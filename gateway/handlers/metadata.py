@@ -9,8 +9,8 @@ from typing import Final
 from capture.log import Topic
 from gateway.context import Context
 from gateway.topics.lookup import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, topic_by_id, topic_by_name
-from gateway.topics.names import is_legal
-from protocol.errors import ErrorCode
+from gateway.topics.names import check_name
+from protocol.errors import KafkaError
 from protocol.messages.metadata import (
     UNKNOWN_OPERATIONS,
     MetadataRequest,
@@ -50,16 +50,15 @@ def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
 
 
 def _asked(asked: MetadataRequestTopic, context: Context, operations: int) -> MetadataResponseTopic:
-    if asked.name is None:
-        topic = topic_by_id(context.reader, asked.topic_id)
-        error = ErrorCode.UNKNOWN_TOPIC_ID
-    else:
-        topic = topic_by_name(context.reader, asked.name)
-        legal = is_legal(asked.name)
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
-    if topic is None:
+    try:
+        if asked.name is None:
+            topic = topic_by_id(context.reader, asked.topic_id)
+        else:
+            check_name(asked.name)
+            topic = topic_by_name(context.reader, asked.name)
+    except KafkaError as error:
         return MetadataResponseTopic(
-            error_code=error, name=asked.name, topic_id=asked.topic_id, partitions=[]
+            error_code=error.code, name=asked.name, topic_id=asked.topic_id, partitions=[]
         )
     return _known(topic, context, operations)
 

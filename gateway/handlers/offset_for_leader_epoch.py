@@ -2,7 +2,7 @@
 
 from gateway.context import Context
 from gateway.topics.lookup import check_leader_epoch, partition_of, topic_by_name
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import KafkaError
 from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -28,8 +28,6 @@ def _topic(asked: OffsetForLeaderTopic, context: Context) -> OffsetForLeaderTopi
 def _partition(name: str, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
     try:
         topic = topic_by_name(context.reader, name)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         log = partition_of(context.reader, topic, asked.partition)
         check_leader_epoch(log.leader_epoch, asked.current_leader_epoch)
     except KafkaError as error:

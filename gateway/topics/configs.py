@@ -64,9 +64,12 @@ _BROKER: Final = {
     "default.replication.factor": (ConfigType.INT, "The log has one copy."),
     "group.initial.rebalance.delay.ms": (ConfigType.INT, "How long an empty group waits for more members."),
     "group.max.session.timeout.ms": (ConfigType.INT, "The longest session timeout a member may ask for."),
+    "group.max.size": (ConfigType.INT, "The most members that a group may have."),
     "group.min.session.timeout.ms": (ConfigType.INT, "The shortest session timeout a member may ask for."),
     "node.id": (ConfigType.INT, "This broker's id."),
     "num.partitions": (ConfigType.INT, "A table's topic has one partition."),
+    "offset.metadata.max.bytes": (ConfigType.INT, "The longest text that goes with a committed offset."),
+    "offsets.retention.minutes": (ConfigType.INT, "How long an empty group's offsets are kept."),
     "process.roles": (ConfigType.LIST, "What this process is."),
     "socket.request.max.bytes": (ConfigType.INT, "The largest request that is read."),
 }

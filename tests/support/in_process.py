@@ -31,7 +31,9 @@ Result = TypeVar("Result")
 class InProcessGateway:
     """A gateway and the writer of one capture, over a data directory that ends with it unless one is given."""
 
-    def __init__(self, data: Path | None = None, *, limits: BrokerLimits | None = None, http: bool = False) -> None:
+    def __init__(
+        self, data: Path | None = None, *, limits: BrokerLimits | None = None, http: bool = False
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tidegate-test-") if data is None else None
         self.data = Path(self._folder.name) if self._folder is not None else data or Path()
         self.log = Log.open(self.data, create=True)
@@ -111,10 +113,12 @@ class InProcessGateway:
     ) -> list[PartitionWriter]:
         """Create a topic that the gateway knows of; its partitions."""
         topic = self.log.catalog.create_topic(name, capture=CAPTURE, partitions=partitions, config=config)
-        self.call(self.gateway.reader.refresh)
+        self.call(self.gateway.reader.catch_up)
         return [self.writer.partition(topic, index) for index in range(partitions)]
 
-    def append(self, partition: PartitionWriter, values: Sequence[bytes], *, timestamp_ms: int = 1_000) -> int:
+    def append(
+        self, partition: PartitionWriter, values: Sequence[bytes], *, timestamp_ms: int = 1_000
+    ) -> int:
         """Commit the values as one batch, keys "0", "1", …; timestamps count up from the given one."""
         batch = build(
             [
@@ -124,6 +128,7 @@ class InProcessGateway:
         )
         end = self.writer.append(partition, [batch])
         self.writer.commit(None, {partition: end})
+        self.call(self.gateway.reader.catch_up)
         return end
 
     def client(self) -> "RawClient":

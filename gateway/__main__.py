@@ -1,0 +1,72 @@
+"""`python -m gateway`: the gateway process. `tidegate gateway` and the supervisor start it; people use those."""
+
+import argparse
+import asyncio
+import gc
+import json
+import logging
+import resource
+import sys
+from pathlib import Path
+
+import uvloop
+
+from capture.log import LogError
+from gateway.config import Address, Config, ConfigError, GatewayConfig, LogConfig
+from gateway.log_lines import configure
+from gateway.server import Gateway, StartError, run
+
+log = logging.getLogger("gateway")
+
+
+def main() -> int:
+    """Serve until SIGTERM. The exit code: 0 after that, 1 when it could not start, 2 for wrong arguments."""
+    try:
+        config = _config()
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    configure()
+    _raise_file_limit()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run(config, _announce))
+    except (StartError, LogError, OSError, ValueError) as error:
+        log.error("the gateway cannot start", extra={"error": str(error)})
+        return 1
+    return 0
+
+
+def _config() -> Config:
+    parser = argparse.ArgumentParser(prog="python -m gateway", description=__doc__)
+    parser.add_argument("--data", type=Path, default=LogConfig.data, metavar="DIR")
+    parser.add_argument("--kafka", type=Address.parse, default=GatewayConfig.kafka, metavar="HOST:PORT")
+    parser.add_argument("--registry", type=Address.parse, default=GatewayConfig.registry, metavar="HOST:PORT")
+    parser.add_argument("--admin", type=Address.parse, default=GatewayConfig.admin, metavar="HOST:PORT")
+    parser.add_argument("--advertised", type=Address.parse, default=None, metavar="HOST:PORT")
+    given = parser.parse_args()
+    return Config(
+        log=LogConfig(data=given.data),
+        gateway=GatewayConfig(
+            kafka=given.kafka, registry=given.registry, admin=given.admin, advertised=given.advertised
+        ),
+    )
+
+
+def _announce(gateway: Gateway) -> None:
+    """Tell the supervisor (or whoever reads standard output) where we answer."""
+    # What was made until now lives as long as the process; the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    addresses = {"kafka": gateway.kafka, "registry": gateway.registry, "admin": gateway.admin}
+    print(json.dumps({"ready": True} | {name: str(at) for name, at in addresses.items()}), flush=True)  # noqa: T201
+
+
+def _raise_file_limit() -> None:
+    """A connection is a file descriptor, and a mapped segment two: take what the system allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
