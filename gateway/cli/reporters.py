@@ -159,7 +159,7 @@ class HumanReporter:
         self.say(self._describe(endpoints))
 
     def log_line(self, worker: str, line: str) -> None:
-        """Above the live line, dimmed; of what a worker logs in JSON only warnings and errors, if not verbose."""
+        """Above the live line, dimmed; of JSON log lines only warnings and errors, if not verbose."""
         text = _log_text(line)
         if text is None:
             self.say(f"[{worker}] {line}", style="dim")
