@@ -22,7 +22,7 @@ $(INSTALLED): requirements.lock
 	@touch $@
 
 # The package itself, in place; the compiled encoder is left out where there is no C compiler.
-$(BUILT): $(INSTALLED) setup.py pyproject.toml $(wildcard capture/envelope/*.pyx capture/envelope/*.pxd)
+$(BUILT): $(INSTALLED) setup.py pyproject.toml $(wildcard capture/envelope/*.pyx capture/envelope/*.pxi capture/envelope/*.pxd)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 

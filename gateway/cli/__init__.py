@@ -9,18 +9,18 @@ from typing import Final
 
 import click
 
-COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
-        "serve": "gateway.cli.serve",
-        "gateway": "gateway.cli.gateway_command",
-        "capture": "gateway.cli.capture_command",
-        "doctor": "gateway.cli.doctor",
-        "topics": "gateway.cli.topics",
-        "captures": "gateway.cli.captures",
-        "tail": "gateway.cli.tail",
-        "config": "gateway.cli.config_command",
-        "version": "gateway.cli.version",
-        "demo": "gateway.cli.demo_command",
+        "serve": ("gateway.cli.serve", "Capture databases and serve their changes."),
+        "gateway": ("gateway.cli.gateway_command", "Serve an existing change log alone."),
+        "capture": ("gateway.cli.capture_command", "Run one capture alone."),
+        "doctor": ("gateway.cli.doctor", "Say what a database lacks before it can be captured."),
+        "topics": ("gateway.cli.topics", "List the topics."),
+        "captures": ("gateway.cli.captures", "List the captures: phase, lag, rows."),
+        "tail": ("gateway.cli.tail", "Print the records of a topic, decoded."),
+        "config": ("gateway.cli.config_command", "Print every effective setting and its source."),
+        "version": ("gateway.cli.version", "Print the version and the encoder in use."),
+        "demo": ("gateway.cli.demo_command", "Show it on an embedded PostgreSQL."),
     }
 )
 
@@ -34,21 +34,23 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the module of the command."""
-        module = COMMANDS.get(cmd_name)
-        if module is None:
+        if cmd_name not in COMMANDS:
             return None
-        command = import_module(module).command
+        command = import_module(COMMANDS[cmd_name][0]).command
         assert isinstance(command, click.Command)
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
-@click.group(
-    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
-)
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 def main() -> None:
     """Kafka consumers read your Postgres changes, and there is no Kafka.
 
     `tidegate serve --postgres postgresql://user@host/database` captures a database and serves its changes
     to any Kafka consumer, with a Schema Registry beside it. `tidegate demo` shows it on a database of its
-    own.
+    own. `tidegate COMMAND --help` says more of each.
     """
