@@ -36,6 +36,7 @@ class _Encoder:
         self._title = f"{root.name} v{version}"
         self._source = Source()
         self._source.names.update(
+            zero=wire.BYTE[0],
             byte=wire.BYTE,
             varint=wire.varint,
             write_tagged_fields=wire.write_tagged_fields,
@@ -74,7 +75,9 @@ class _Encoder:
         if not run:
             return
         letters = "".join(letter for letter, _ in run)
-        if letters == "B":
+        if run == [("B", "0")]:
+            source.line("a(zero)")
+        elif letters == "B":
             source.line(f"a(byte[{run[0][1]}])")
         elif letters == "16s":
             source.line(f"a({run[0][1]})")

@@ -103,9 +103,8 @@ def response_frame(correlation_id: int, response: object, version: int) -> list[
     Long records stay the caller's own buffers, uncopied.
     """
     buffers = encode(response, version)
-    key = schema(type(response)).api_key
-    size = sum(map(len, buffers))
-    if response_header_is_flexible(key, version):
+    size = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+    if response_header_is_flexible(schema(type(response)).api_key, version):
         head = _FLEXIBLE_RESPONSE(size + 5, correlation_id, 0)
     else:
         head = _RESPONSE(size + 4, correlation_id)

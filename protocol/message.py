@@ -175,7 +175,11 @@ def encode(value: object, version: int) -> list[Buffer]:
     Small pieces are joined; records above a kilobyte stay the caller's own buffers, uncopied.
     Raises KafkaError(UNSUPPORTED_VERSION) when this version is not declared.
     """
-    return encoder(type(value), version)(value)
+    try:
+        encode_ = _encoders[type(value)][version]
+    except KeyError:
+        encode_ = encoder(type(value), version)
+    return encode_(value)
 
 
 def _check(cls: type, version: int) -> None:

@@ -41,6 +41,11 @@ def rest_of_varint(data: bytes, position: int, low: int) -> tuple[int, int]:
 
 def varint(value: int) -> bytes:
     """An unsigned varint; raise ValueError when it is negative or longer than 32 bits."""
+    if 0x7F < value < 0x200000:
+        # What the sizes of record batches need.
+        if value < 0x4000:
+            return bytes((value & 0x7F | 0x80, value >> 7))
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     if not 0 <= value <= 0xFFFFFFFF:
         raise ValueError(f"{value} is not in the range of an unsigned 32-bit varint")
     out = bytearray()

@@ -31,14 +31,16 @@ class DescribeTopicPartitionsRequest:
 
 @struct
 class DescribeTopicPartitionsResponsePartition:
+    """The two lists of eligible leaders may be null, but Java's Admin fails at null: leave them empty."""
+
     error_code: int16 = 0
     partition_index: int32
     leader_id: int32
     leader_epoch: int32 = -1
     replica_nodes: list[int32]
     isr_nodes: list[int32]
-    eligible_leader_replicas: list[int32] | None = field(nullable="0+", default=None)
-    last_known_elr: list[int32] | None = field(nullable="0+", default=None)
+    eligible_leader_replicas: list[int32] | None = field(nullable="0+", default_factory=list)
+    last_known_elr: list[int32] | None = field(nullable="0+", default_factory=list)
     offline_replicas: list[int32]
 
 
