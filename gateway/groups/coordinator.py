@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID, uuid4
 
-from capture.log.committed_offsets import CommittedOffset
+from capture.log import CommittedOffset
 from gateway.groups.config import GroupConfig
 from gateway.groups.group import Group
 from gateway.groups.groups import Groups

@@ -14,8 +14,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from capture.log.committed_offsets import CommittedOffset
-from capture.log.errors import LogError
+from capture.log import CommittedOffset, LogError
 from protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)

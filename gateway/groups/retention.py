@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from capture.log.committed_offsets import CommittedOffset
+from capture.log import CommittedOffset
 from gateway.groups.offset_thread import Partition
 
 REFRESHES: Final = 7

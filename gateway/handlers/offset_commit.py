@@ -5,7 +5,7 @@ Topics are named up to version 9 and given by id from version 10 on (KIP-848).
 
 from typing import Final
 
-from capture.log.catalog import Topic
+from capture.log import Topic
 from gateway.context import Context, Later
 from gateway.groups.messages import Identity
 from gateway.groups.offset_thread import Offset, Partition

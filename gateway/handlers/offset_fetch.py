@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
 
-from capture.log.catalog import Topic
-from capture.log.committed_offsets import CommittedOffset
+from capture.log import CommittedOffset, Topic
 from gateway.context import Context, Later
 from gateway.groups.offset_thread import Partition
 from protocol.errors import ErrorCode, KafkaError

@@ -19,6 +19,8 @@ TOPIC: Final = "topic"
 PARTITION: Final = "partition"
 GROUP: Final = "group"
 STATE: Final = "state"
+PART: Final = "part"
+STATUS: Final = "status"
 
 # The broker.
 CONNECTIONS: Final = PREFIX + "connections"
@@ -74,5 +76,5 @@ REQUEST_SECONDS_BUCKETS: Final = (
 )
 """Upper bounds of the latency histogram, in seconds; +Inf comes last by itself."""
 
-PHASES: Final = ("starting", "snapshot", "streaming", "failed")
-"""What a capture can report of itself (`phase` in its status)."""
+PHASES: Final = ("starting", "snapshot", "streaming", "failed", "stopped")
+"""What a capture can report of itself (`phase` in its status); "stopped" after it was ended on purpose."""

@@ -11,8 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from capture.log.catalog import PartitionRow, Topic
-from capture.log.committed_offsets import CommittedOffsets
+from capture.log import CommittedOffsets, PartitionRow, Topic
 from gateway.context import ClientInfo, Later
 from gateway.groups import Coordinator, GroupConfig
 from gateway.handlers import (
