@@ -18,8 +18,9 @@ from capture.log.errors import (
     OffsetOutOfRange,
     TopicExists,
 )
+from capture.log.partition_reader import PartitionReader
 from capture.log.partition_writer import PartitionWriter
-from capture.log.reader import LogReader, PartitionReader
+from capture.log.reader import LogReader
 from capture.log.schemas import Schema, SchemaStore, SubjectVersion
 from capture.log.store import Log
 from capture.log.writer import Writer

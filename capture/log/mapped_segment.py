@@ -29,6 +29,9 @@ _DELTA_AT: Final = 23
 _MAGIC_AT: Final = 16
 _INT32: Final = Struct(">i")
 
+# Resident pages are counted and let go in pieces of 2 MiB.
+CHUNK_BITS: Final = 21
+
 # Within so many bytes of a batch boundary from the index, headers are walked to find a closer one.
 _WORTH_A_WALK: Final = 64 * 1024
 
@@ -46,6 +49,7 @@ class MappedSegment:
         "last_used",
         "mapped_bytes",
         "path",
+        "resident",
         "sealed",
         "view",
         "visible_bytes",
@@ -60,6 +64,8 @@ class MappedSegment:
         self.mapped_bytes = 0
         self.visible_bytes = 0
         self.last_used = 0
+        # The chunks of the mapping that were touched since they were last let go.
+        self.resident: set[int] = set()
         # Sealed: the mapped index. Active: the committed entries so far.
         self._index: memoryview | None = None
         self._index_entries = 0
@@ -108,6 +114,16 @@ class MappedSegment:
             if following > limit:
                 return end
             end = following
+
+    def let_go(self, chunk: int) -> None:
+        """Give back the pages of a chunk; slices of it stay valid, and fault them in again when touched."""
+        self.resident.discard(chunk)
+        begin = chunk << CHUNK_BITS
+        if begin < self.mapped_bytes:
+            length = min(1 << CHUNK_BITS, self.mapped_bytes - begin)
+            mapping = self.view.obj
+            assert isinstance(mapping, mmap.mmap)
+            mapping.madvise(mmap.MADV_DONTNEED, begin, length)
 
     def base_offset_at(self, position: int) -> int:
         """The base offset of the batch at `position`."""
@@ -216,6 +232,7 @@ class MappedSegment:
     def _map(self) -> None:
         self.view = _map_file(self.path)
         self.mapped_bytes = len(self.view)
+        self.resident.clear()
 
 
 def _map_file(path: Path) -> memoryview:
