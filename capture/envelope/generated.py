@@ -32,8 +32,8 @@ _TEXT, _BINARY = ord("t"), ord("b")
 _UINT16: Final = struct.Struct(">H").unpack_from
 _INT32: Final = struct.Struct(">i").unpack_from
 _UINT32: Final = struct.Struct(">I").unpack_from
-_BEGIN: Final = struct.Struct(">qqI")
-_COMMIT: Final = struct.Struct(">bqqq")
+_BEGIN: Final = struct.Struct(">QqI")
+_COMMIT: Final = struct.Struct(">BQQq")
 _NO_HEADERS: Final[tuple[bytes, ...]] = ()
 
 
@@ -135,7 +135,7 @@ class GeneratedEncoder:
             raise MalformedMessage("a transaction begins inside another")
         final_lsn, commit_time, xid = _BEGIN.unpack_from(raw, _HEADER + 1)
         self._xid = xid
-        self._commit_us = commit_time + POSTGRES_EPOCH_US
+        self._commit_us = _signed(commit_time + POSTGRES_EPOCH_US)
         self._origin = None
         self._hidden_now = {oid for oid, visible in self._hidden.items() if visible(xid)}
         self._skipping = final_lsn < self.resume_lsn

@@ -30,6 +30,7 @@ class SnapshotMarker(StrEnum):
     NONE = "false"
 
 
+#: Create, read, update, delete, truncate; the compiled encoder counts on the order.
 OPERATIONS: Final = "crudt"
 #: The field every branch index of an optional value leads with in Avro.
 _PRESENT: Final = b"\x02"

@@ -21,6 +21,7 @@ class Unchanged:
 UNCHANGED: Final = Unchanged()
 #: A column: its bytes, None for NULL (or not sent), or unchanged TOAST.
 Cell: TypeAlias = "bytes | Unchanged | None"
+EncodeCell: TypeAlias = Callable[[bytes], bytes | None]
 Encode: TypeAlias = Callable[[Sequence[Cell]], bytes]
 
 _LENGTHS: Final = [varint(n) for n in range(1024)]
@@ -46,7 +47,7 @@ def _json_boolean(text: bytes) -> bytes:
     return b"true" if _avro_boolean(text) == b"\x01" else b"false"
 
 
-def _fast(field: FieldPlan, json: bool) -> Callable[[bytes], bytes | None]:
+def _fast(field: FieldPlan, json: bool) -> EncodeCell:
     """A quicker function than `field.encode` where there is one."""
     match field.op:
         case Op.STRING | Op.JSONB | Op.UUID | Op.NUMERIC_STRING if field.op is not Op.NUMERIC_STRING:
@@ -69,8 +70,8 @@ def encode_function(plan: StructPlan, binary: frozenset[int] = frozenset()) -> E
     parts: list[str] = []
     for number, field in enumerate(plan.fields):
         encode = _fast(field, plan.json)
-        if field.column in binary and field.op in RENDER:
-            encode = _rendered(encode, field)
+        if field.column in binary:
+            encode = from_binary(field, encode)
         names |= {f"f{number}": encode, f"p{number}": field.prefix, f"n{number}": field.null}
         names[f"u{number}"] = field.unavailable
         lines += [
@@ -91,14 +92,17 @@ def encode_function(plan: StructPlan, binary: frozenset[int] = frozenset()) -> E
     return function
 
 
-def _rendered(encode: Callable[[bytes], bytes | None], field: FieldPlan) -> Callable[[bytes], bytes | None]:
-    render = RENDER[field.op]
+def from_binary(field: FieldPlan, encode: EncodeCell) -> EncodeCell:
+    """`encode` for values in send format: by way of the text that the stream would have carried."""
+    render = RENDER.get(field.op)
+    if render is None:
+        return encode
 
-    def from_binary(raw: bytes) -> bytes | None:
+    def encode_binary(raw: bytes) -> bytes | None:
         try:
             text = render(raw)
         except MalformedMessage as error:
             raise MalformedMessage(f"{field.owner}, column {field.name}: {error}") from error
         return encode(text)
 
-    return from_binary
+    return encode_binary
