@@ -34,8 +34,6 @@ int8: TypeAlias = Annotated[int, Wire(Kind.INT8)]
 int16: TypeAlias = Annotated[int, Wire(Kind.INT16)]
 int32: TypeAlias = Annotated[int, Wire(Kind.INT32)]
 int64: TypeAlias = Annotated[int, Wire(Kind.INT64)]
-uint16: TypeAlias = Annotated[int, Wire(Kind.UINT16)]
-float64: TypeAlias = Annotated[float, Wire(Kind.FLOAT64)]
 Records: TypeAlias = Annotated[bytes | bytearray | memoryview, Wire(Kind.RECORDS)]
 """Record batches as they lie in the log. Decoded, it is a memoryview of the message; it is never copied."""
 
@@ -199,7 +197,6 @@ __all__ = [
     "encode",
     "encoder",
     "field",
-    "float64",
     "int8",
     "int16",
     "int32",
@@ -208,6 +205,5 @@ __all__ = [
     "message",
     "schema",
     "struct",
-    "uint16",
     "versions",
 ]

@@ -44,7 +44,6 @@ _INTS = {
     Kind.INT16: (-(2**15), 2**15 - 1),
     Kind.INT32: (-(2**31), 2**31 - 1),
     Kind.INT64: (-(2**63), 2**63 - 1),
-    Kind.UINT16: (0, 2**16 - 1),
 }
 
 # Long enough that a compact length takes two bytes, and records are not joined.
