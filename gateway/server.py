@@ -109,7 +109,8 @@ class Gateway:
     async def _start_http(self) -> None:
         from gateway import observe, registry
 
-        self.registry = await self._serve_http("registry", self.registry, registry.app(self.log))
+        schemas = registry.app(self.log, self.metrics)
+        self.registry = await self._serve_http("registry", self.registry, schemas)
         self.admin = await self._serve_http("admin", self.admin, observe.app(self))
 
     async def _serve_http(self, name: str, address: Address, app: web.Application) -> Address:
