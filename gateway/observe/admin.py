@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from uuid import UUID
 
 from aiohttp import web
 from prometheus_client import PlatformCollector, ProcessCollector
@@ -16,7 +17,6 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
 from capture.log import CommittedOffset, Log, LogError, LogReader
-from gateway.config import Address
 from gateway.observe import collect, names
 from gateway.observe.capture_status import CaptureStatus, read_statuses
 from gateway.observe.metrics import Metrics
@@ -24,7 +24,6 @@ from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from gateway.groups import Coordinator
-    from gateway.groups.offset_thread import Partition
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +34,21 @@ PROBE_TIMEOUT_S: Final = 2.0
 _API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 """An ApiVersions request of version 0 without a client id: size, key, version, correlation id 1, null."""
 
+Committed = Mapping[str, Mapping[tuple[UUID, int], CommittedOffset]]
+"""Committed offsets by group, then by topic id and partition index."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Endpoint(Protocol):
+    """A host and port; printed as HOST:PORT."""
+
+    @property
+    def host(self) -> str:
+        """The host, which may stand for all interfaces."""
+
+    @property
+    def port(self) -> int:
+        """The TCP port."""
 
 
 class Observed(Protocol):
@@ -46,8 +59,14 @@ class Observed(Protocol):
     metrics: Metrics
     coordinator: "Coordinator"
     ready: bool
-    kafka: Address
-    registry: Address
+
+    @property
+    def kafka(self) -> Endpoint:
+        """Where Kafka is answered."""
+
+    @property
+    def registry(self) -> Endpoint:
+        """Where the schema registry is."""
 
 
 def app(gateway: Observed) -> web.Application:
@@ -132,11 +151,14 @@ class Pages:
 
     async def _groups(self) -> Iterable[Metric]:
         coordinator = self._gateway.coordinator
-        answer: asyncio.Future[Mapping[str, Mapping[Partition, CommittedOffset]] | KafkaError]
+        answer: asyncio.Future[Committed | KafkaError]
         answer = asyncio.get_running_loop().create_future()
-        coordinator.fetch(
-            coordinator.groups_with_offsets(), lambda found: answer.done() or answer.set_result(found)
-        )
+
+        def deliver(found: Committed | KafkaError) -> None:
+            if not answer.done():
+                answer.set_result(found)
+
+        coordinator.fetch(coordinator.groups_with_offsets(), deliver)
         committed = await answer
         if isinstance(committed, KafkaError):
             raise committed
@@ -161,9 +183,7 @@ class Pages:
                     topic.name, row.index, partition.log_start_offset, partition.high_watermark
                 )
 
-    def _lags(
-        self, committed: Mapping[str, Mapping["Partition", CommittedOffset]]
-    ) -> dict[tuple[str, str], int]:
+    def _lags(self, committed: Committed) -> dict[tuple[str, str], int]:
         reader = self._gateway.reader
         lags: dict[tuple[str, str], int] = {}
         for group_id, offsets in committed.items():
