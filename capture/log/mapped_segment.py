@@ -201,7 +201,11 @@ class MappedSegment:
     def _mapped_index(self) -> memoryview:
         index = self._index
         if index is None:
-            index = _map_file(self.path.with_suffix(INDEX_SUFFIX))
+            try:
+                index = _map_file(self.path.with_suffix(INDEX_SUFFIX))
+            except FileNotFoundError:
+                # It only saves time. The writer makes it anew when it next opens the partition.
+                index = memoryview(b"")
             self._index = index
             self._index_entries = len(index) // INDEX_ENTRY.size
         return index

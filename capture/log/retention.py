@@ -38,6 +38,7 @@ def enforce(writer: Writer, now_ms: int) -> list[Expired]:
     `now_ms` is the clock that the records' timestamps come from, in milliseconds since 1970. Raises Fenced,
     LogFull or LogError.
     """
+    limited: list[PartitionWriter] = []
     moves: dict[PartitionWriter, int] = {}
     emptied: list[Watermark] = []
     for partition in writer.partitions():
@@ -45,6 +46,7 @@ def enforce(writer: Writer, now_ms: int) -> list[Expired]:
         retention_bytes = int(partition.config.get("retention.bytes", UNLIMITED))
         if retention_ms == retention_bytes == UNLIMITED:
             continue
+        limited.append(partition)
         cutoff_ms = now_ms - retention_ms if retention_ms != UNLIMITED else None
         log_start = _first_to_keep(partition, cutoff_ms, retention_bytes)
         if cutoff_ms is not None and log_start == partition.committed.segment_base_offset:
@@ -56,9 +58,8 @@ def enforce(writer: Writer, now_ms: int) -> list[Expired]:
             moves[partition] = log_start
     if moves:
         writer.move_log_start(moves, emptied)
-    return [
-        expired for partition in moves if (expired := _delete_below(partition, moves[partition])) is not None
-    ]
+    # Also what an earlier run moved past and did not come to delete.
+    return [expired for partition in limited if (expired := _delete_invisible(partition)) is not None]
 
 
 def _first_to_keep(partition: PartitionWriter, cutoff_ms: int | None, retention_bytes: int) -> int:
@@ -97,12 +98,13 @@ def _is_older(partition: PartitionWriter, base_offset: int, cutoff_ms: int) -> b
     return timestamp < cutoff_ms
 
 
-def _delete_below(partition: PartitionWriter, log_start_offset: int) -> Expired | None:
+def _delete_invisible(partition: PartitionWriter) -> Expired | None:
     offsets = segment_base_offsets(partition.folder)
-    gone = [offset for offset, following in pairwise(offsets) if following <= log_start_offset]
+    log_start = partition.log_start_offset
+    gone = [offset for offset, following in pairwise(offsets) if following <= log_start]
     for offset in gone:
         try:
             delete_segment(partition.folder, offset)
         except OSError as error:
             raise storage_error(error, "cannot delete", segment_path(partition.folder, offset)) from error
-    return Expired(partition.topic, partition.index, log_start_offset, len(gone)) if gone else None
+    return Expired(partition.topic, partition.index, log_start, len(gone)) if gone else None

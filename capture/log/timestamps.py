@@ -13,7 +13,7 @@ from capture.log.errors import CorruptLog
 from capture.log.layout import TIME_INDEX_SUFFIX
 from capture.log.mapped_segment import MappedSegment
 from capture.log.segment import TIME_INDEX_ENTRY
-from protocol.records import BatchHeader, DecodeError, read_header, records
+from protocol.records import BatchHeader, DecodeError, Record, read_header, records
 
 _ENTRY_BYTES = TIME_INDEX_ENTRY.size
 
@@ -48,7 +48,7 @@ def first_at_or_after(
     for position, header in _batches(segment, max(from_offset, index.before(timestamp_ms))):
         if header.max_timestamp < timestamp_ms:
             continue
-        for record in records(segment.view, position=position):
+        for record in _records(segment, position):
             if record.timestamp >= timestamp_ms and record.offset >= from_offset:
                 return record.offset, record.timestamp
     return None
@@ -63,7 +63,7 @@ def largest_timestamp(
     for position, header in _batches(segment, max(from_offset, last[1] if last else segment.base_offset)):
         if header.max_timestamp <= above:
             continue
-        for record in records(segment.view, position=position):
+        for record in _records(segment, position):
             if record.offset >= from_offset and record.timestamp > above:
                 best = record.offset, record.timestamp
                 above = record.timestamp
@@ -72,13 +72,22 @@ def largest_timestamp(
 
 def _batches(segment: MappedSegment, offset: int) -> Iterator[tuple[int, BatchHeader]]:
     position = segment.position_of(max(offset, segment.base_offset))
-    while position < segment.visible_bytes:
+    # Cut at the committed bytes: a damaged length must not lead past them.
+    view = segment.view[: segment.visible_bytes]
+    while position < len(view):
         try:
-            header = read_header(segment.view, position)
-            yield position, header
+            header = read_header(view, position)
         except DecodeError as error:
             raise CorruptLog(segment.path, position, str(error)) from error
+        yield position, header
         position += header.size_bytes
+
+
+def _records(segment: MappedSegment, position: int) -> Iterator[Record]:
+    try:
+        yield from records(segment.view[: segment.visible_bytes], position=position)
+    except DecodeError as error:
+        raise CorruptLog(segment.path, position, str(error)) from error
 
 
 def _read(path: Path) -> bytes:

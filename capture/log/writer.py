@@ -18,7 +18,7 @@ from typing import Final
 
 from capture.log.catalog import Topic, Watermark
 from capture.log.doorbell import Ringer
-from capture.log.errors import LeaseHeld, LogError, LogFull
+from capture.log.errors import LeaseHeld, LogError, LogFull, storage_error
 from capture.log.layout import lock_path, partition_folder
 from capture.log.partition_writer import PartitionWriter
 from capture.log.store import Log
@@ -52,9 +52,8 @@ class Writer:
         self._used: OrderedDict[int, PartitionWriter] = OrderedDict()
         self._failed: LogError | None = None
         self._ringer = Ringer(log.data)
-        row = log.catalog.take_over(capture)
-        self.epoch = row.epoch
-        self.position: str | None = row.position
+        self.epoch = 0
+        self.position: str | None = None
 
     @classmethod
     def open(
@@ -71,24 +70,32 @@ class Writer:
         Raises LeaseHeld while another process of this host writes it, CorruptLog for damaged committed data.
         `segment_bytes` holds for topics without a `segment.bytes` of their own.
         """
-        lease = _take_lease(log.data, capture)
+        writer = cls(
+            log,
+            capture,
+            _take_lease(log.data, capture),
+            segment_bytes=segment_bytes,
+            index_interval_bytes=index_interval_bytes,
+            max_open_segments=max_open_segments,
+        )
         try:
-            writer = cls(
-                log,
-                capture,
-                lease,
-                segment_bytes=segment_bytes,
-                index_interval_bytes=index_interval_bytes,
-                max_open_segments=max_open_segments,
-            )
-            for topic in log.catalog.topics():
-                if topic.capture == capture:
-                    for row in topic.partitions:
-                        writer.partition(topic, row.index)
+            writer._begin()
         except BaseException:
-            os.close(lease)
+            writer.close()
             raise
         return writer
+
+    def _begin(self) -> None:
+        """Fence older writers, then recover."""
+        try:
+            row = self.log.catalog.take_over(self.capture)
+        except sqlite3.Error as error:
+            raise catalog_error(error, self.log.data) from error
+        self.epoch, self.position = row.epoch, row.position
+        for topic in self.log.catalog.topics():
+            if topic.capture == self.capture:
+                for partition in topic.partitions:
+                    self.partition(topic, partition.index)
 
     def partition(self, topic: Topic, index: int = 0) -> PartitionWriter:
         """The partition of `topic` to append to. Raises LogError if the topic is another capture's."""
@@ -236,7 +243,10 @@ def catalog_error(error: sqlite3.Error, data: Path) -> LogError:
 def _take_lease(data: Path, capture: str) -> int:
     """Lock the capture on this host for as long as the descriptor is open."""
     path = lock_path(data, "capture", capture)
-    lease = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        lease = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise storage_error(error, "cannot lock", path) from error
     try:
         fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
