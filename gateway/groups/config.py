@@ -28,9 +28,11 @@ class GroupConfig:
     held here."""
     max_offset_groups: int = 100_000
     """Groups that have committed offsets."""
-    max_group_bytes: int = 16 * 1024 * 1024
-    """Metadata and assignments of one group together, in bytes (in Kafka the record of a group is bounded by
-    message.max.bytes, 1 MiB)."""
+    max_group_bytes: int = 4 * 1024 * 1024
+    """What is held of one group in memory, mostly the metadata and assignments of its members (in Kafka a
+    group's record is bounded by message.max.bytes, 1 MiB)."""
+    max_held_bytes: int = 64 * 1024 * 1024
+    """The same of all groups together; above it nobody new is taken in."""
     offset_metadata_max_bytes: int = 4096
     """The text that goes with a committed offset (offset.metadata.max.bytes)."""
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000
@@ -51,6 +53,7 @@ class GroupConfig:
             "max_groups",
             "max_offset_groups",
             "max_group_bytes",
+            "max_held_bytes",
             "offsets_retention_check_interval_ms",
         ):
             if getattr(self, name) <= 0:

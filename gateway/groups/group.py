@@ -9,8 +9,9 @@ may be early, never late. This file holds what a client can ask; what a rebalanc
 
 import logging
 from collections.abc import Sequence
+from typing import Final
 
-from gateway.groups.member import Member
+from gateway.groups.member import MEMBER_BYTES, Member, protocols_bytes
 from gateway.groups.messages import (
     NO_MEMBER_ID,
     DescribedMember,
@@ -28,6 +29,9 @@ from protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)
 
+_MAX_NAME: Final = 255
+"""Characters of a client's own name that go into the member id it is given."""
+
 
 class Group(Rebalance):
     """One group; all times are milliseconds of one steady clock."""
@@ -36,6 +40,11 @@ class Group(Rebalance):
     def is_disposable(self) -> bool:
         """Whether nobody is here or on the way here."""
         return self.state is GroupState.EMPTY and not self._given_ids
+
+    @property
+    def held_bytes(self) -> int:
+        """What the group takes of memory, about."""
+        return MEMBER_BYTES * (1 + len(self._given_ids)) + self.roster.held_bytes
 
     # Requests.
 
@@ -131,7 +140,7 @@ class Group(Rebalance):
             self.roster.static_member_id(join.group_instance_id) or join.member_id
         )
         freed = present.held_bytes if present is not None else 0
-        added = sum(len(metadata) for _, metadata in join.protocols)
+        added = MEMBER_BYTES + protocols_bytes(join.protocols)
         if self.roster.held_bytes - freed + added > self._config.max_group_bytes:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
         if join.member_id == NO_MEMBER_ID:
@@ -143,7 +152,8 @@ class Group(Rebalance):
             self._join_again(self.roster.members[join.member_id], join, ticket, now_ms)
 
     def _join_newcomer(self, join: Join, ticket: int, now_ms: int) -> None:
-        member_id = f"{join.group_instance_id or join.client_id}-{self._new_id()}"
+        name = (join.group_instance_id or join.client_id)[:_MAX_NAME]
+        member_id = f"{name}-{self._new_id()}"
         old_member_id = self.roster.static_member_id(join.group_instance_id)
         if old_member_id is not None:
             self._replace_static(old_member_id, member_id, join, ticket, now_ms)

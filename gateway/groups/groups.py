@@ -7,7 +7,7 @@ the next `tick` is due.
 import heapq
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 from gateway.groups.config import GroupConfig
 from gateway.groups.group import Group
@@ -31,6 +31,9 @@ class Groups:
         """Heap of (time, group id); an entry that is not the group's in `_armed` is out of date."""
         self._armed: dict[str, int] = {}
         self._said_full_ms: int | None = None
+        self._held: dict[str, int] = {}
+        self.held_bytes = 0
+        """What all groups take of memory, about."""
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -58,14 +61,16 @@ class Groups:
             if not low <= join.session_timeout_ms <= high:
                 raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
             group = self._groups.get(group_id)
+            if group is None and join.member_id != NO_MEMBER_ID:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if join.member_id == NO_MEMBER_ID and self.held_bytes >= self._config.max_held_bytes:
+                self._refuse("max_held_bytes", group_id, now_ms)
             if group is None:
-                if join.member_id != NO_MEMBER_ID:
-                    raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
                 group = self._add(group_id, now_ms)
         except KafkaError as error:
             return [JoinAnswer(ticket=ticket, error=error.code, member_id=join.member_id)]
         effects = group.join(join, ticket, now_ms)
-        self._arm(group)
+        self._note(group)
         return effects
 
     def sync(self, group_id: str, sync: Sync, ticket: int, now_ms: int) -> list[Effect]:
@@ -75,7 +80,7 @@ class Groups:
         except KafkaError as error:
             return [SyncAnswer(ticket=ticket, error=error.code)]
         effects = group.sync(sync, ticket, now_ms)
-        self._arm(group)
+        self._note(group)
         return effects
 
     def heartbeat(self, group_id: str, identity: Identity, generation_id: int, now_ms: int) -> None:
@@ -85,7 +90,7 @@ class Groups:
         """
         group = self._present(group_id)
         group.heartbeat(identity, generation_id, now_ms)
-        self._arm(group)
+        self._note(group)
 
     def leave(
         self, group_id: str, identities: Sequence[Identity], now_ms: int
@@ -100,7 +105,7 @@ class Groups:
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(identities), []
         codes, effects = group.leave(identities, now_ms)
-        self._arm(group)
+        self._note(group)
         return codes, effects
 
     def check_commit(self, group_id: str, identity: Identity, generation_id: int, now_ms: int) -> None:
@@ -111,7 +116,7 @@ class Groups:
         group = self._groups.get(group_id)
         if group is not None:
             group.check_commit(identity, generation_id, now_ms)
-            self._arm(group)
+            self._note(group)
         elif generation_id >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)  # of a group before a restart
 
@@ -123,7 +128,7 @@ class Groups:
             del self._armed[group_id]
             group = self._groups[group_id]
             effects += group.tick(now_ms)
-            self._arm(group)
+            self._note(group)
         return effects
 
     def forget(self, group_id: str) -> None:
@@ -144,6 +149,7 @@ class Groups:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         del self._groups[group_id]
         self._armed.pop(group_id, None)
+        self.held_bytes -= self._held.pop(group_id, 0)
         group.bury()
 
     def _present(self, group_id: str) -> Group:
@@ -156,15 +162,19 @@ class Groups:
 
     def _add(self, group_id: str, now_ms: int) -> Group:
         if len(self._groups) >= self._config.max_groups and not self._make_room():
-            if self._said_full_ms is None or now_ms - self._said_full_ms >= _FULL_LOG_INTERVAL_MS:
-                self._said_full_ms = now_ms
-                log.warning(
-                    "no room for another group: raise max_groups or stop consumers",
-                    extra={"max_groups": self._config.max_groups, "group": group_id},
-                )
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._refuse("max_groups", group_id, now_ms)
         group = self._groups[group_id] = Group(group_id, self._config, now_ms, self._new_id)
         return group
+
+    def _refuse(self, limit: str, group_id: str, now_ms: int) -> NoReturn:
+        """Send a member away until there is room; clients try again by themselves."""
+        if self._said_full_ms is None or now_ms - self._said_full_ms >= _FULL_LOG_INTERVAL_MS:
+            self._said_full_ms = now_ms
+            log.warning(
+                "no room for more members: raise the limit or stop consumers",
+                extra={"limit": limit, "group": group_id},
+            )
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _make_room(self) -> bool:
         """Forget the group that has been empty longest."""
@@ -174,7 +184,11 @@ class Groups:
         self.forget(min(empty, key=lambda group: group.state_since_ms).group_id)
         return True
 
-    def _arm(self, group: Group) -> None:
+    def _note(self, group: Group) -> None:
+        """Take over from a group when it is due, and what it holds."""
+        held_bytes = group.held_bytes
+        self.held_bytes += held_bytes - self._held.get(group.group_id, 0)
+        self._held[group.group_id] = held_bytes
         wake_ms = group.wake_ms
         armed_ms = self._armed.get(group.group_id)
         if wake_ms is not None and (armed_ms is None or wake_ms < armed_ms):

@@ -1,8 +1,17 @@
 """A member of a group."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from gateway.groups.messages import Join
+
+MEMBER_BYTES: Final = 1_000
+"""What a member takes beside its texts and bytes."""
+
+
+def protocols_bytes(protocols: tuple[tuple[str, bytes], ...]) -> int:
+    """Bytes of the protocols' names and metadata."""
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,8 +46,9 @@ class Member:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of metadata and assignment."""
-        return len(self.assignment) + sum(len(metadata) for _, metadata in self.protocols)
+        """What it takes of memory, about: its names, its metadata, its assignment."""
+        names = len(self.member_id) + len(self.group_instance_id or "") + len(self.client_id)
+        return MEMBER_BYTES + names + len(self.assignment) + protocols_bytes(self.protocols)
 
     def vote(self, candidates: set[str]) -> str | None:
         """The candidate that this member likes best."""

@@ -54,6 +54,7 @@ class Roster:
     def replace(self, old_member_id: str, new_member_id: str) -> Member:
         """Give a static member a new id; everything else of it stays, leadership included."""
         member = self.members.pop(old_member_id)
+        self.held_bytes += len(new_member_id) - len(old_member_id)
         member.member_id = new_member_id
         self.members[new_member_id] = member
         assert member.group_instance_id is not None

@@ -479,12 +479,12 @@ def test_member_ids_given_out_are_bounded() -> None:
 
 
 def test_what_a_group_holds_is_bounded() -> None:
-    driver = Driver(max_group_bytes=1_000)
-    big = (("range", b"x" * 1_001),)
+    driver = Driver(max_group_bytes=2_100)
+    big = (("range", b"x" * 1_100),)
     assert driver.joined(driver.join(protocols=big)).error is ErrorCode.MESSAGE_TOO_LARGE
     member = driver.new_member()
     key = member.replace("-", "_")
-    refused = driver.sync(member, 1, **{key: b"y" * 1_000})
+    refused = driver.sync(member, 1, **{key: b"y" * 1_200})
     assert driver.synced(refused).error is ErrorCode.MESSAGE_TOO_LARGE
     assert driver.synced(driver.sync(member, 1, **{key: b"y" * 900})).error is ErrorCode.NONE
 

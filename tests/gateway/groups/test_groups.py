@@ -1,5 +1,6 @@
 """Many groups on one clock; random histories keep the promises of the state machine."""
 
+import dataclasses
 import itertools
 import random
 
@@ -105,12 +106,36 @@ def test_the_number_of_groups_is_bounded_and_empty_ones_make_room(caplog: pytest
     assert answer.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     groups.join("c", make_join(), 4, 2)
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
-        "no room for another group: raise max_groups or stop consumers"
+        "no room for more members: raise the limit or stop consumers"
     ]
     groups.tick(20_000)
     [answer] = groups.join("c", make_join(), 5, 20_000)
     assert answer.error is ErrorCode.NONE
     assert len(groups) == 2
+
+
+def test_what_all_groups_hold_is_bounded() -> None:
+    groups = make_groups(max_held_bytes=20_000)
+    codes = []
+    for number in range(40):
+        [answer] = groups.join(f"g{number}", make_join(known=True), number, 0)
+        codes.append(answer.error)
+    refused = codes.count(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert 20 < refused < 40
+    assert codes.count(ErrorCode.MEMBER_ID_REQUIRED) == 40 - refused
+    assert groups.held_bytes == sum(group.held_bytes for group in groups)
+    groups.tick(10_000)
+    for number in range(40):
+        groups.forget(f"g{number}")
+    assert groups.held_bytes == 0
+
+
+def test_long_names_do_not_end_up_in_member_ids() -> None:
+    groups = make_groups()
+    join = Join(**{**dataclasses.asdict(make_join()), "client_id": "x" * 32_000})
+    [answer] = groups.join("g", join, 1, 0)
+    assert isinstance(answer, JoinAnswer)
+    assert len(answer.member_id) < 300
 
 
 def test_a_group_with_members_is_not_forgotten() -> None:
@@ -201,6 +226,7 @@ class History:
         assert not group._parked_syncs or group.state is GroupState.COMPLETING_REBALANCE
         assert set(group._parked_joins) | set(group._parked_syncs) | group._unsynced <= set(roster.members)
         assert self.open == set(group._parked_joins.values()) | set(group._parked_syncs.values())
+        assert self.groups.held_bytes == group.held_bytes
         assert self.open == set() or self.groups.wake_ms is not None
         assert len(roster) <= 2 * 6
 
