@@ -1,0 +1,123 @@
+"""Follows the tables of the stream: each Relation message becomes a plan, with its topic and schemas."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from capture.envelope import Encoder, EnvelopeError, Plan, Table, message_plan, plan_for, topic_name
+from capture.errors import CaptureError
+from capture.log import SchemaStore
+from capture.log.memory import CaptureMemory
+from capture.options import CaptureOptions
+from capture.postgres.connection import Connection
+from capture.postgres.log_sink import LogSink
+from capture.postgres.pgoutput import Message, Relation
+from capture.postgres.relation_catalog import CatalogTable, read_tables
+from capture.postgres.table_shape import KnownTable, knowledge_of, table_of_catalog, table_of_stream
+from capture.postgres.type_catalog import TypeCatalog
+
+log = logging.getLogger(__name__)
+
+_RELATION_KEY: Final = "relation:"
+
+
+class RelationTracker:
+    """What is known of each captured relation, kept in the capture's memory."""
+
+    def __init__(
+        self, options: CaptureOptions, schemas: SchemaStore, memory: CaptureMemory, sink: LogSink
+    ) -> None:
+        self._options = options
+        self._schemas = schemas
+        self._memory = memory
+        self._sink = sink
+        self._types = TypeCatalog()
+        self._known = {
+            int(key.removeprefix(_RELATION_KEY)): KnownTable.from_json(text)
+            for key, text in memory.read().items()
+            if key.startswith(_RELATION_KEY)
+        }
+        self._plans: dict[Table, Plan] = {}
+        self._planned: dict[int, tuple[Relation, Table]] = {}
+
+    @property
+    def known(self) -> frozenset[int]:
+        """The relations that were captured before."""
+        return frozenset(self._known)
+
+    def plan_of_snapshot(self, connection: Connection, now: CatalogTable) -> Plan:
+        """The plan to read a table's rows by, as the catalog describes it now."""
+        self._types.read(connection, (column.type_oid for column in now.columns))
+        table = table_of_catalog(now, self._types, self._options)
+        return self._plan(table)
+
+    def remember(self, tables: Mapping[int, CatalogTable], connection: Connection) -> None:
+        """Keep what the catalog says of these tables, as a base for the stream that follows."""
+        self._types.read(
+            connection, {column.type_oid for table in tables.values() for column in table.columns}
+        )
+        found = {}
+        for oid, now in tables.items():
+            table = table_of_catalog(now, self._types, self._options)
+            found[oid] = knowledge_of(table, now, self._known.get(oid))
+        self._keep(found)
+
+    def new_stream(self) -> None:
+        """On a new connection, with a new encoder, the server describes each relation again."""
+        self._planned.clear()
+
+    def follow(self, relation: Relation, connection: Connection, encoder: Encoder) -> None:
+        """Have the encoder write the changes of a relation as its message describes it from now on."""
+        if not self._options.tables.accepts(relation.schema, relation.name):
+            encoder.ignore_relation(relation.oid)
+            return
+        now = read_tables(connection, [relation.oid], impatient=True).get(relation.oid)
+        self._types.read(connection, (column.type_oid for column in relation.columns))
+        known = self._known.get(relation.oid)
+        table = table_of_stream(relation, now, known, self._types, self._options)
+        if self._planned.get(relation.oid) == (relation, table):
+            return
+        plan = self._plan(table)
+        encoder.set_relation(relation.oid, plan, range(len(relation.columns)))
+        self._planned[relation.oid] = relation, table
+        knowledge = knowledge_of(table, now, known)
+        if knowledge != known:
+            self._keep({relation.oid: knowledge})
+
+    def emit(self, message: Message, encoder: Encoder, now_ns: int) -> bool:
+        """Write a logical decoding message; whether it is complete at once."""
+        plan = message_plan(self._options.envelope, ids=self._schemas.register)
+        self._sink.partition(plan.topic)
+        encoder.set_message_plan(plan)
+        return encoder.emit_message(
+            message.prefix, message.content, message.lsn.value, message.transactional, now_ns
+        )
+
+    def _plan(self, table: Table) -> Plan:
+        plan = self._plans.get(table)
+        if plan is not None:
+            return plan
+        topic = topic_name(self._options.envelope, table.schema, table.name)
+        try:
+            plan = plan_for(table, self._options.envelope, topic=topic, ids=self._schemas.register)
+        except EnvelopeError as error:
+            raise CaptureError(str(error), "") from error
+        self._sink.partition(topic)
+        self._plans[table] = plan
+        if plan.unmapped:
+            log.warning(
+                "columns left out, their types have no mapping (include.unknown.datatypes=true brings them)",
+                extra={"table": table.qualified_name, "columns": ", ".join(plan.unmapped)},
+            )
+        log.info(
+            "table planned", extra={"table": table.qualified_name, "topic": topic, "key": list(table.key)}
+        )
+        return plan
+
+    def _keep(self, found: Mapping[int, KnownTable]) -> None:
+        new = {oid: knowledge for oid, knowledge in found.items() if self._known.get(oid) != knowledge}
+        if new:
+            self._memory.put({f"{_RELATION_KEY}{oid}": knowledge.to_json() for oid, knowledge in new.items()})
+            self._known.update(new)
