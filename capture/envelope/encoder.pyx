@@ -50,6 +50,17 @@ cdef enum:
     DELETE = 3
     TRUNCATE = 4
 
+cdef struct Clock:
+    int64_t now_ns
+    Py_ssize_t size
+    uint8_t data[128]
+
+# Of a message: its size, its position, and the connector's clock when it came.
+cdef struct Message:
+    Py_ssize_t size
+    uint64_t lsn
+    int64_t now_ns
+
 cdef object STREAMING = SnapshotMarker.NONE
 cdef object INCREMENTAL = SnapshotMarker.INCREMENTAL
 
@@ -67,6 +78,7 @@ cdef class CompiledEncoder:
     cdef dict relations
     cdef dict partitions
     cdef list open_partitions
+    cdef Pool pool
     cdef dict hidden
     cdef set hidden_now
     cdef bint skipping
@@ -82,15 +94,11 @@ cdef class CompiledEncoder:
     cdef uint64_t generation
     cdef uint32_t cached_oid[CACHED_RELATIONS]
     cdef PyObject* cached[CACHED_RELATIONS]
-    cdef int64_t clock_ns
-    cdef Buffer clocks[2]
+    cdef Clock clocks[2]
     cdef Buffer keys[2]
     cdef Buffer values[2]
 
     compiled = True
-
-    def __cinit__(self):
-        self.clock_ns = MINUS_INFINITE
 
     def __init__(self, options):
         self.options = options
@@ -98,6 +106,7 @@ cdef class CompiledEncoder:
         self.relations = {}
         self.partitions = {}
         self.open_partitions = []
+        self.pool = Pool()
         self.hidden = {}
         self.hidden_now = set()
         self.message_counts = {}
@@ -106,7 +115,6 @@ cdef class CompiledEncoder:
     def __dealloc__(self):
         cdef int i
         for i in range(2):
-            free(self.clocks[i].data)
             free(self.keys[i].data)
             free(self.values[i].data)
 
@@ -136,7 +144,7 @@ cdef class CompiledEncoder:
         key = topic, number
         partition = self.partitions.get(key)
         if partition is None:
-            partition = self.partitions[key] = Counted(topic, number, self.options.batch_bytes)
+            partition = self.partitions[key] = Counted(topic, number, self.options.batch_bytes, self.pool)
         return partition
 
     cdef void forget_cached(self) noexcept:
@@ -228,6 +236,7 @@ cdef class CompiledEncoder:
         self.last = get_u64(p + XLOG_HEADER + 10)
         self.has_last = True
         self.commit_end_lsn = <int64_t>self.last
+        self.generation += 1
         for partition in self.open_partitions:
             partition.commit()
         self.open_partitions.clear()
@@ -267,6 +276,7 @@ cdef class CompiledEncoder:
         cdef Relation relation
         cdef uint32_t oid
         cdef Cell* old = NULL
+        cdef Message message = Message(size, lsn, now_ns)
         if not self.in_transaction:
             raise MalformedMessage("a change came outside a transaction")
         if size < XLOG_HEADER + 6:
@@ -294,36 +304,37 @@ cdef class CompiledEncoder:
         if p != end:
             raise MalformedMessage("bytes follow the last tuple of a change")
         if tag == c"I":
-            self.event(relation, CREATE, NULL, relation.new, lsn, now_ns, 0)
+            self.event(relation, CREATE, NULL, relation.new, message, 0)
             self.append(relation, CREATE, 0, None, now_ns)
         elif tag == c"D":
-            self.event(relation, DELETE, old, NULL, lsn, now_ns, 0)
+            self.event(relation, DELETE, old, NULL, message, 0)
             self.append(relation, DELETE, 0, None, now_ns)
         else:
-            self.update(relation, old, lsn, now_ns)
+            self.update(relation, old, message)
         return FED
 
-    cdef int update(self, Relation relation, Cell* old, uint64_t lsn, int64_t now_ns) except -1:
+    cdef int update(self, Relation relation, Cell* old, Message message) except -1:
         cdef int i
+        cdef int64_t now_ns = message.now_ns
         if old != NULL:
             for i in range(relation.width):
                 if relation.new[i].kind == CELL_UNCHANGED and old[i].kind == CELL_VALUE:
                     relation.new[i] = old[i]
-            if relation.has_key and self.key_changed(relation, old):
-                self.event(relation, DELETE, old, NULL, lsn, now_ns, 0)
-                self.event(relation, CREATE, NULL, relation.new, lsn, now_ns, 1)
+            if relation.has_key and self.key_changed(relation, old, message.size):
+                self.event(relation, DELETE, old, NULL, message, 0)
+                self.event(relation, CREATE, NULL, relation.new, message, 1)
                 new_text = encode_header(NEW_KEY, relation.key_text(relation.new))
                 old_text = encode_header(OLD_KEY, relation.key_text(old))
                 self.append(relation, DELETE, 0, new_text, now_ns)
                 return self.append(relation, CREATE, 1, old_text, now_ns)
-        self.event(relation, UPDATE, old, relation.new, lsn, now_ns, 0)
+        self.event(relation, UPDATE, old, relation.new, message, 0)
         return self.append(relation, UPDATE, 0, None, now_ns)
 
-    cdef bint key_changed(self, Relation relation, Cell* old) except -1:
+    cdef bint key_changed(self, Relation relation, const Cell* old, Py_ssize_t size) except -1:
         self.keys[0].size = 0
         self.keys[1].size = 0
-        encode_struct(&self.keys[0], &relation.key, old, False)
-        encode_struct(&self.keys[1], &relation.key, relation.new, False)
+        encode_struct(&self.keys[0], &relation.key, old, size, False)
+        encode_struct(&self.keys[1], &relation.key, relation.new, size, False)
         return (
             self.keys[0].size != self.keys[1].size
             or memcmp(self.keys[0].data, self.keys[1].data, self.keys[0].size) != 0
@@ -345,80 +356,73 @@ cdef class CompiledEncoder:
             if self.skipping or <object>found is None or get_u32(p + i) in self.hidden_now:
                 continue
             relation = <Relation>found
-            self.event(relation, TRUNCATE, NULL, NULL, lsn, now_ns, 0)
+            self.event(relation, TRUNCATE, NULL, NULL, Message(size, lsn, now_ns), 0)
             self.append(relation, TRUNCATE, 0, None, now_ns)
         return FED
 
     # --- records ---
 
     cdef int event(
-        self, Relation relation, int op, const Cell* old, const Cell* new, uint64_t lsn, int64_t now_ns, int slot
+        self, Relation relation, int op, const Cell* old, const Cell* new, Message message, int slot
     ) except -1:
         """Write an event's key and value into `keys[slot]` and `values[slot]`."""
         cdef Buffer* value = &self.values[slot]
         cdef Pieces* layout = &relation.layout
+        cdef uint8_t* p
         if relation.skipped >> op & 1:
             return 0
         value.size = 0
-        put_piece(value, layout.start)
-        if old == NULL:
-            put_piece(value, layout.before_null)
-        else:
-            put_piece(value, layout.before_open)
-            encode_struct(value, &relation.row, old, False)
-            put_piece(value, layout.row_close)
-        if new == NULL:
-            put_piece(value, layout.after_null)
-        else:
-            put_piece(value, layout.after_open)
-            encode_struct(value, &relation.row, new, False)
-            put_piece(value, layout.row_close)
+        put(value, layout.start.data, layout.start.size)
+        self.put_row(value, relation, old, &layout.before_null, &layout.before_open, message.size, False)
+        self.put_row(value, relation, new, &layout.after_null, &layout.after_open, message.size, False)
         if relation.generation != self.generation:
-            self.renew(relation)
-        self.put_source(value, relation, lsn)
-        put(value, relation.tail.data, relation.tail.size)
-        self.put_clock(value, relation, op, now_ns)
+            relation.put_head(STREAMING, self.commit_us, self.has_last, self.last)
+            relation.put_middle(self.commit_us, True, self.xid, True)
+            relation.put_origin(self.origin)
+            relation.generation = self.generation
+            relation.copied = 0
+        reserve(value, relation.source_room())
+        p = relation.put_sequence(value.data + value.size, message.lsn)
+        p = put_number(copy_buffer(p, &relation.middle), <int64_t>message.lsn, relation.json)
+        p = copy_buffer(p, &relation.tail)
+        value.size = self.put_clock(p, relation, op, message.now_ns) - value.data
         self.keys[slot].size = 0
         if relation.has_key and op != TRUNCATE:
-            encode_struct(&self.keys[slot], &relation.key, new if new != NULL else old, False)
+            encode_struct(&self.keys[slot], &relation.key, new if new != NULL else old, message.size, False)
         return 0
 
-    cdef int renew(self, Relation relation) except -1:
-        """Rebuild the parts of the source block that last for a transaction."""
-        relation.put_head(STREAMING, self.commit_us, self.has_last, self.last)
-        relation.put_middle(self.commit_us, True, self.xid, True)
-        relation.put_origin(self.origin)
-        relation.generation = self.generation
-        return 0
+    cdef inline int put_row(
+        self,
+        Buffer* value,
+        Relation relation,
+        const Cell* cells,
+        const Piece* null,
+        const Piece* open,
+        Py_ssize_t size,
+        bint copied,
+    ) except -1:
+        """`before` or `after`."""
+        if cells == NULL:
+            return put(value, null.data, null.size)
+        put(value, open.data, open.size)
+        encode_struct(value, &relation.row, cells, size, copied)
+        return put(value, relation.layout.row_close.data, relation.layout.row_close.size)
 
-    cdef inline int put_source(self, Buffer* value, Relation relation, uint64_t lsn) except -1:
-        """`source` up to `lsn`'s number: the head, the sequence, the middle, the number."""
-        relation.put_sequence(value, lsn)
-        put(value, relation.middle.data, relation.middle.size)
-        reserve(value, 24)
-        value.size = put_number(value.data + value.size, <int64_t>lsn, relation.json) - value.data
-        return 0
-
-    cdef inline int put_clock(self, Buffer* value, Relation relation, int op, int64_t now_ns) except -1:
-        """From `transaction` to the end; the numbers are cached, since many events share one reading."""
+    cdef inline uint8_t* put_clock(self, uint8_t* p, Relation relation, int op, int64_t now_ns) noexcept:
+        """From `transaction` to the end; the numbers are kept, since many events share one reading."""
         cdef Pieces* layout = &relation.layout
-        cdef Buffer* clock = &self.clocks[relation.json]
-        cdef uint8_t* p
-        if self.clock_ns != now_ns:
-            self.clocks[0].size = 0
-            self.clocks[1].size = 0
-            self.clock_ns = now_ns
-        if clock.size == 0:
-            reserve(clock, 80 + layout.event_ts_us.size + layout.event_ts_ns.size)
-            p = put_number(clock.data, floor_div(now_ns, 1000000), relation.json)
-            memcpy(p, layout.event_ts_us.data, layout.event_ts_us.size)
-            p = put_number(p + layout.event_ts_us.size, floor_div(now_ns, 1000), relation.json)
-            memcpy(p, layout.event_ts_ns.data, layout.event_ts_ns.size)
-            p = put_number(p + layout.event_ts_ns.size, now_ns, relation.json)
-            clock.size = p - clock.data
-        put_piece(value, layout.operation[op])
-        put(value, clock.data, clock.size)
-        return put_piece(value, layout.end)
+        cdef Clock* clock = &self.clocks[relation.json]
+        cdef uint8_t* q
+        if clock.now_ns != now_ns or clock.size == 0:
+            q = put_number(clock.data, floor_div(now_ns, 1000000), relation.json)
+            q = copy_piece(q, &layout.event_ts_us)
+            q = put_number(q, floor_div(now_ns, 1000), relation.json)
+            q = copy_piece(q, &layout.event_ts_ns)
+            clock.size = put_number(q, now_ns, relation.json) - clock.data
+            clock.now_ns = now_ns
+        p = copy_piece(p, &layout.operation[op])
+        memcpy(p, clock.data, clock.size)
+        return copy_piece(p + clock.size, &layout.end)
 
     cdef int append(self, Relation relation, int op, int slot, object header, int64_t now_ns) except -1:
         """Append what `event` wrote, and the tombstone behind a delete."""
@@ -518,6 +522,7 @@ cdef class CompiledEncoder:
         self.snapshot_lsn = lsn
         self.snapshot_txid = txid
         self.snapshot_us = ts_us
+        self.generation += 1
 
     def feed_copy(self, relation, row, marker, int64_t now_ns):
         cdef Py_buffer view
@@ -535,35 +540,37 @@ cdef class CompiledEncoder:
         PyObject_GetBuffer(row, &view, PyBUF_SIMPLE)
         try:
             target.split_copy(<const uint8_t*>view.buf, view.len)
-            self.snapshot_row(target, marker, now_ns)
+            self.snapshot_row(target, marker, view.len, now_ns)
         finally:
             PyBuffer_Release(&view)
 
-    cdef int snapshot_row(self, Relation relation, object marker, int64_t now_ns) except -1:
+    cdef int snapshot_row(self, Relation relation, object marker, Py_ssize_t size, int64_t now_ns) except -1:
         cdef Buffer* value = &self.values[0]
         cdef Pieces* layout = &relation.layout
         cdef Counted partition = relation.partition
         cdef bint incremental = marker is INCREMENTAL
+        cdef uint8_t* p
         value.size = 0
-        put_piece(value, layout.start)
-        put_piece(value, layout.before_null)
-        put_piece(value, layout.after_open)
-        encode_struct(value, &relation.row, relation.new, True)
-        put_piece(value, layout.row_close)
-        # The stream's cached parts are overwritten; the next change rebuilds them.
-        relation.generation = 0
-        relation.put_head(marker, self.snapshot_us, self.has_last, self.last)
-        relation.put_middle(self.snapshot_us, not incremental, self.snapshot_txid, not incremental)
-        relation.put_sequence(value, self.snapshot_lsn)
-        put(value, relation.middle.data, relation.middle.size)
+        put(value, layout.start.data, layout.start.size)
+        put(value, layout.before_null.data, layout.before_null.size)
+        self.put_row(value, relation, relation.new, NULL, &layout.after_open, size, True)
+        if relation.copied != self.generation or relation.marker is not marker:
+            # The stream's own parts are overwritten; its next change rebuilds them.
+            relation.generation = 0
+            relation.copied = self.generation
+            relation.marker = marker
+            relation.put_head(marker, self.snapshot_us, self.has_last, self.last)
+            relation.put_middle(self.snapshot_us, not incremental, self.snapshot_txid, not incremental)
+        reserve(value, relation.source_room())
+        p = relation.put_sequence(value.data + value.size, self.snapshot_lsn)
+        p = copy_buffer(p, &relation.middle)
         if not incremental:
-            reserve(value, 24)
-            value.size = put_number(value.data + value.size, <int64_t>self.snapshot_lsn, relation.json) - value.data
-        put_piece(value, layout.origin_null)
-        self.put_clock(value, relation, READ, now_ns)
+            p = put_number(p, <int64_t>self.snapshot_lsn, relation.json)
+        p = copy_piece(p, &layout.origin_null)
+        value.size = self.put_clock(p, relation, READ, now_ns) - value.data
         self.keys[0].size = 0
         if relation.has_key:
-            encode_struct(&self.keys[0], &relation.key, relation.new, True)
+            encode_struct(&self.keys[0], &relation.key, relation.new, size, True)
         self.record(partition, relation.has_key, &self.keys[0], value, relation, None, now_ns)
         if not partition.open:
             partition.last.commit()
@@ -584,7 +591,7 @@ cdef class CompiledEncoder:
             for chunk, committed in partition.take(include_open):
                 count = chunk.count
                 newest = chunk.newest
-                batch = chunk.finish(self.codec, level)
+                batch = chunk.finish(self.pool, self.codec, level)
                 outputs.append(Output(partition.topic, partition.partition, batch, count, committed, newest))
         self.count_pending()
         return outputs

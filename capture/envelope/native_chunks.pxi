@@ -1,14 +1,49 @@
 # Records waiting to become record batches; cut at the same places as in batches.py. A chunk writes its records
 # straight into the bytearray that becomes the batch, behind room for the header.
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.buffer cimport PyBUF_READ
 
+from cpython.list cimport PyList_GET_ITEM
+
+cdef extern from "Python.h":
+    ctypedef struct PyByteArrayObject:
+        Py_ssize_t ob_alloc
+    Py_ssize_t Py_REFCNT(PyObject* thing)
+
 cdef enum:
+    SPARE_BATCHES = 16
     BATCH_HEADER = 61
     CRC_START = 21
     CRC_AT = 17
+
+# Batches are handed out as bytearrays and used again once nobody else holds them: fresh memory costs more page
+# faults than the encoding of its rows.
+cdef class Pool:
+    cdef list spare
+
+    def __init__(self):
+        self.spare = []
+
+    cdef object take(self, Py_ssize_t capacity):
+        """A bytearray of at least that capacity."""
+        cdef Py_ssize_t i
+        cdef PyObject* found
+        for i in range(len(self.spare)):
+            found = PyList_GET_ITEM(self.spare, i)
+            if Py_REFCNT(found) == 1 and (<PyByteArrayObject*>found).ob_alloc > capacity:
+                data = self.spare.pop(i)
+                PyByteArray_Resize(data, (<PyByteArrayObject*>found).ob_alloc - 1)
+                return data
+        return PyByteArray_FromStringAndSize(NULL, capacity)
+
+    cdef int give(self, object data) except -1:
+        """A batch is handed out: keep an eye on it."""
+        self.spare.append(data)
+        if len(self.spare) > SPARE_BATCHES:
+            del self.spare[0]
+        return 0
 
 cdef class Chunk:
     cdef object data
@@ -29,10 +64,10 @@ cdef class Chunk:
         self.size = BATCH_HEADER
         self.committed_size = BATCH_HEADER
 
-    cdef int open(self, Py_ssize_t capacity, int64_t timestamp) except -1:
-        self.data = PyByteArray_FromStringAndSize(NULL, capacity)
+    cdef int open(self, Pool pool, Py_ssize_t capacity, int64_t timestamp) except -1:
+        self.data = pool.take(capacity)
         self.start = <uint8_t*>PyByteArray_AS_STRING(self.data)
-        self.capacity = capacity
+        self.capacity = PyByteArray_GET_SIZE(self.data)
         self.base_timestamp = timestamp
         self.newest = timestamp
         return 0
@@ -66,7 +101,7 @@ cdef class Chunk:
     cdef inline Py_ssize_t payload(self) noexcept:
         return self.size - BATCH_HEADER
 
-    cdef Chunk rest(self, Py_ssize_t capacity):
+    cdef Chunk rest(self, Pool pool, Py_ssize_t capacity):
         """The records behind the committed ones as a chunk of their own, with offsets and times from its start."""
         cdef Chunk chunk = Chunk()
         cdef const uint8_t* p = self.start + self.committed_size
@@ -79,7 +114,7 @@ cdef class Chunk:
             after = p + length
             p = get_varint(get_varint(p + 1, &delta), &offset)
             if chunk.data is None:
-                chunk.open(capacity, self.base_timestamp + delta)
+                chunk.open(pool, capacity, self.base_timestamp + delta)
             tail = after - p
             memcpy(chunk.begin(self.base_timestamp + delta, tail), p, tail)
             p = after
@@ -92,14 +127,14 @@ cdef class Chunk:
         self.newest = self.committed_newest
         return 0
 
-    cdef object finish(self, object codec, object level):
+    cdef object finish(self, Pool pool, object codec, object level):
         """The finished batch; the chunk is spent."""
         cdef uint8_t* p = self.start
         data = self.data
         self.data = None
         if codec:
             payload = PyMemoryView_FromMemory(<char*>p + BATCH_HEADER, self.payload(), PyBUF_READ)
-            return finish_batch(
+            batch = finish_batch(
                 payload,
                 record_count=self.count,
                 base_timestamp=self.base_timestamp,
@@ -107,6 +142,9 @@ cdef class Chunk:
                 codec=codec,
                 level=level,
             )
+            payload.release()
+            pool.give(data)
+            return batch
         p = put_u64(p, 0)
         p = put_u32(p, <uint32_t>(self.size - 12))
         p = put_u32(p, 0)
@@ -123,6 +161,7 @@ cdef class Chunk:
         covered = PyMemoryView_FromMemory(<char*>self.start + CRC_START, self.size - CRC_START, PyBUF_READ)
         put_u32(self.start + CRC_AT, <uint32_t>crc32c(covered))
         PyByteArray_Resize(data, self.size)
+        pool.give(data)
         return data
 
 cdef class Partition:
@@ -131,24 +170,26 @@ cdef class Partition:
     cdef readonly str topic
     cdef readonly int partition
     cdef Py_ssize_t batch_bytes
+    cdef Pool pool
     cdef list chunks
     cdef Chunk last
     cdef bint open
 
-    def __init__(self, str topic, int partition, Py_ssize_t batch_bytes):
+    def __init__(self, str topic, int partition, Py_ssize_t batch_bytes, Pool pool):
+        self.pool = pool
         self.topic = topic
         self.partition = partition
         self.batch_bytes = batch_bytes
         self.chunks = []
 
     cdef Py_ssize_t room(self) noexcept:
-        """Of a new chunk: small ones grow, so that a thousand idle topics stay small."""
-        return self.batch_bytes + self.batch_bytes // 8 + 1024 if self.batch_bytes < 65536 else 65536
+        """Of a new chunk: it starts small, so that a change in each of a thousand topics stays small."""
+        return 65536 if self.batch_bytes > 65536 else self.batch_bytes + 1024
 
     cdef uint8_t* append(self, int64_t timestamp, Py_ssize_t tail) except NULL:
         if self.last is None or self.last.payload() >= self.batch_bytes:
             self.last = Chunk()
-            self.last.open(self.room(), timestamp)
+            self.last.open(self.pool, self.room(), timestamp)
             self.chunks.append(self.last)
         return self.last.begin(timestamp, tail)
 
@@ -191,7 +232,7 @@ cdef class Partition:
                 continue
             rest = chunk
             if chunk.committed_count:
-                rest = chunk.rest(self.room())
+                rest = chunk.rest(self.pool, self.room())
                 chunk.cut()
                 taken.append((chunk, True))
             if include_open:

@@ -1,5 +1,6 @@
-# One column: the bytes Postgres sent -> the bytes of a field. `convert` answers 1 when it wrote a value and 0 when
-# the value is not of the common form; then the field's Python function decides, which is the reference for all.
+# One column: the bytes Postgres sent -> the bytes of a field. `convert` returns the position behind what it wrote, or
+# NULL when the value is not of the common form; then the field's Python function decides, which is the reference.
+# Whoever calls has reserved ROOM and six times the value's size.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
@@ -38,6 +39,8 @@ cdef enum:
     OP_TIMESTAMPTZ = 29
 
 cdef enum:
+    # More than any value of fixed size takes, with what is copied behind its end.
+    ROOM = 320
     CELL_NULL = 0
     CELL_VALUE = 1
     CELL_UNCHANGED = 2
@@ -64,130 +67,122 @@ cdef struct Struct:
     Column* columns
     Piece open
     Piece close
+    # Room for all constant parts and values of fixed size.
+    Py_ssize_t room
 
-cdef int encode_struct(Buffer* out, Struct* plan, const Cell* cells, bint copied) except -1:
-    """A key, or the inside of a row."""
-    cdef Py_ssize_t i
-    put_piece(out, plan.open)
+cdef int encode_struct(Buffer* out, const Struct* plan, const Cell* cells, Py_ssize_t size, bint copied) except -1:
+    """A key, or the inside of a row; `size` is that of the message."""
+    cdef Py_ssize_t i, room = plan.room + 6 * size
+    cdef const Column* column
+    cdef const Cell* cell
+    cdef uint8_t* p
+    cdef uint8_t* start
+    reserve(out, room)
+    p = copy_piece(out.data + out.size, &plan.open)
     for i in range(plan.count):
-        encode_column(out, &plan.columns[i], &cells[plan.columns[i].source], copied)
-    put_piece(out, plan.close)
+        column = &plan.columns[i]
+        cell = &cells[column.source]
+        if cell.kind == CELL_VALUE:
+            start = p
+            p = copy_piece(p, &column.prefix)
+            p = convert(p, column, cell.data, cell.size, copied and column.binary)
+            if p == NULL:
+                out.size = start - out.data
+                by_reference(out, column, cell, copied and column.binary)
+                reserve(out, room)
+                p = out.data + out.size
+        elif cell.kind == CELL_NULL:
+            p = copy_piece(p, &column.null)
+        else:
+            p = copy_piece(p, &column.unavailable)
+    p = copy_piece(p, &plan.close)
+    out.size = p - out.data
     return 0
 
-cdef inline int encode_column(Buffer* out, Column* column, const Cell* cell, bint copied) except -1:
-    cdef Py_ssize_t mark = out.size
-    cdef bint binary = copied and column.binary
-    if cell.kind == CELL_NULL:
-        return put_piece(out, column.null)
-    if cell.kind == CELL_UNCHANGED:
-        return put_piece(out, column.unavailable)
-    put_piece(out, column.prefix)
-    if convert(out, column, cell.data, cell.size, binary) == 0:
-        out.size = mark
-        by_reference(out, column, cell, binary)
-    return 0
-
-cdef int by_reference(Buffer* out, Column* column, const Cell* cell, bint binary) except -1:
+cdef int by_reference(Buffer* out, const Column* column, const Cell* cell, bint binary) except -1:
     """Let Python write the field, or say what is wrong with it."""
     encoded = reference(<object>column.plan, PyBytes_FromStringAndSize(<char*>cell.data, cell.size), binary)
     if encoded is None:
-        return put_piece(out, column.null)
-    put_piece(out, column.prefix)
+        return put(out, column.null.data, column.null.size)
+    put(out, column.prefix.data, column.prefix.size)
     return put(out, <const uint8_t*>PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded))
 
 cdef object reference(object plan, bytes raw, bint binary):
     if binary:
-        return from_binary(plan)(raw)
+        return from_binary(plan, plan.encode)(raw)
     return plan.encode(raw)
 
-cdef int convert(Buffer* out, Column* column, const uint8_t* data, Py_ssize_t size, bint binary) except -1:
+cdef inline uint8_t* convert(
+    uint8_t* p, const Column* column, const uint8_t* data, Py_ssize_t size, bint binary
+) noexcept:
     cdef int op = column.op
     if op == OP_STRING:
-        return convert_text(out, column, data, size)
+        return convert_text(p, column, data, size)
     elif op == OP_INT16 or op == OP_INT32 or op == OP_INT64 or op == OP_OID:
-        return convert_integer(out, column, data, size, binary)
+        return convert_integer(p, column, data, size, binary)
     elif op == OP_BOOLEAN:
-        return convert_boolean(out, column, data, size, binary)
+        return convert_boolean(p, column, data, size, binary)
     elif op == OP_FLOAT or op == OP_DOUBLE:
-        return convert_float(out, column, data, size, binary)
+        return convert_float(p, column, data, size, binary)
     elif op == OP_JSONB:
         if not binary:
-            return convert_text(out, column, data, size)
-        return convert_text(out, column, data + 1, size - 1) if size and data[0] == 1 else 0
+            return convert_text(p, column, data, size)
+        return convert_text(p, column, data + 1, size - 1) if size and data[0] == 1 else NULL
     elif op == OP_UUID:
-        return convert_uuid(out, column, data, size, binary)
+        return convert_uuid(p, column, data, size, binary)
     elif op == OP_TIMESTAMPTZ:
-        return convert_timestamptz(out, column, data, size, binary)
-    elif op == OP_DECIMAL or op == OP_VARIABLE_DECIMAL or op == OP_NUMERIC_DOUBLE or op == OP_NUMERIC_STRING:
-        return convert_numeric(out, column, data, size, binary)
+        return convert_timestamptz(p, column, data, size, binary)
+    elif op == OP_DECIMAL or op == OP_VARIABLE_DECIMAL:
+        return convert_decimal(p, column, data, size, binary)
+    elif op == OP_NUMERIC_DOUBLE or op == OP_NUMERIC_STRING:
+        return convert_numeric_text(p, column, data, size, binary)
     elif op == OP_DATE or op == OP_DATE_ISO:
-        return convert_date(out, column, data, size, binary)
+        return convert_date(p, column, data, size, binary)
     elif op == OP_TIME_MS or op == OP_TIME_US or op == OP_TIME_NS or op == OP_TIME_ISO:
-        return convert_time(out, column, data, size, binary)
+        return convert_time(p, column, data, size, binary)
     elif op == OP_TIMESTAMP_MS or op == OP_TIMESTAMP_US or op == OP_TIMESTAMP_NS or op == OP_TIMESTAMP_ISO:
-        return convert_timestamp(out, column, data, size, binary)
+        return convert_timestamp(p, column, data, size, binary)
     elif op == OP_BYTES or op == OP_BYTES_BASE64 or op == OP_BYTES_BASE64_URL or op == OP_BYTES_HEX:
-        return convert_bytea(out, column, data, size, binary)
-    return 0
+        return convert_bytea(p, column, data, size, binary)
+    return NULL
 
-cdef inline int write_text(Buffer* out, Column* column, const uint8_t* data, Py_ssize_t size) except -1:
+cdef inline uint8_t* write_text(
+    uint8_t* p, const Column* column, const uint8_t* text, Py_ssize_t size
+) noexcept nogil:
     """ASCII without anything that JSON escapes."""
-    cdef uint8_t* p
-    reserve(out, size + 12)
-    p = out.data + out.size
     if column.json:
         p[0] = c'"'
-        memcpy(p + 1, data, size)
-        p[size + 1] = c'"'
-        out.size += size + 2
-    else:
-        p = put_varint(p, size)
-        memcpy(p, data, size)
-        out.size = p + size - out.data
-    return 1
+        p = copy_text(p + 1, text, size)
+        p[0] = c'"'
+        return p + 1
+    return copy_text(put_varint(p, size), text, size)
 
-cdef inline int write_long(Buffer* out, Column* column, int64_t value) except -1:
-    reserve(out, 24)
-    out.size = put_number(out.data + out.size, value, column.json) - out.data
-    return 1
-
-cdef int convert_text(Buffer* out, Column* column, const uint8_t* data, Py_ssize_t size) except -1:
-    cdef uint8_t* p
+cdef inline uint8_t* convert_text(
+    uint8_t* p, const Column* column, const uint8_t* data, Py_ssize_t size
+) noexcept nogil:
     if column.json:
-        reserve(out, 6 * size + 2)
-        p = put_json(out.data + out.size, data, size)
-        if p == NULL:
-            return 0
-    else:
-        if not is_ascii(data, size) and not is_utf8(data, size):
-            return 0
-        reserve(out, size + 10)
-        p = put_varint(out.data + out.size, size)
-        memcpy(p, data, size)
-        p += size
-    out.size = p - out.data
-    return 1
+        return put_json(p, data, size)
+    if not is_ascii(data, size) and not is_utf8(data, size):
+        return NULL
+    return copy_text(put_varint(p, size), data, size)
 
-cdef inline int convert_boolean(
-    Buffer* out, Column* column, const uint8_t* data, Py_ssize_t size, bint binary
-) except -1:
+cdef inline uint8_t* convert_boolean(
+    uint8_t* p, const Column* column, const uint8_t* data, Py_ssize_t size, bint binary
+) noexcept nogil:
     cdef bint value
     if size != 1 or (not binary and data[0] != c"t" and data[0] != c"f"):
-        return 0
+        return NULL
     value = data[0] != 0 if binary else data[0] == c"t"
-    reserve(out, 5)
     if column.json:
-        memcpy(out.data + out.size, b"true" if value else b"false", 4 if value else 5)
-        out.size += 4 if value else 5
-    else:
-        out.data[out.size] = value
-        out.size += 1
-    return 1
+        memcpy(p, b"true " if value else b"false", 5)
+        return p + 5 - value
+    p[0] = value
+    return p + 1
 
-cdef inline int convert_integer(
-    Buffer* out, Column* column, const uint8_t* data, Py_ssize_t size, bint binary
-) except -1:
-    cdef int64_t value
+cdef inline uint8_t* convert_integer(
+    uint8_t* p, const Column* column, const uint8_t* data, Py_ssize_t size, bint binary
+) noexcept nogil:
+    cdef int64_t value = 0
     cdef int op = column.op
     if binary:
         if op == OP_INT64 and size == 8:
@@ -199,43 +194,39 @@ cdef inline int convert_integer(
         elif op == OP_INT16 and size == 2:
             value = <int32_t>(<uint32_t>get_u16(data) << 16) >> 16
         else:
-            return 0
-        return write_long(out, column, value)
-    if not get_integer(data, size, &value):
-        return 0
-    if op == OP_INT32:
-        if not -2147483648 <= value <= 2147483647:
-            return 0
-    elif op == OP_INT16:
-        if not -32768 <= value <= 32767:
-            return 0
-    elif op == OP_OID:
-        if not 0 <= value <= 4294967295:
-            return 0
-    return write_long(out, column, value)
-
-cdef int write_double(Buffer* out, Column* column, double value, bint single) except -1:
-    cdef float narrow = <float>value
-    cdef uint8_t* p
-    reserve(out, 32)
-    p = out.data + out.size
-    if column.json:
-        p = put_java_float(p, narrow) if single else put_java_double(p, value)
-    elif single:
-        memcpy(p, &narrow, 4)
-        p += 4
+            return NULL
     else:
-        memcpy(p, &value, 8)
-        p += 8
-    out.size = p - out.data
-    return 1
+        if not get_integer(data, size, &value):
+            return NULL
+        if op == OP_INT32:
+            if value != <int32_t>value:
+                return NULL
+        elif op == OP_INT16:
+            if not -32768 <= value <= 32767:
+                return NULL
+        elif op == OP_OID:
+            if value != <int64_t><uint32_t>value:
+                return NULL
+    return put_number(p, value, column.json)
 
-cdef int convert_float(Buffer* out, Column* column, const uint8_t* data, Py_ssize_t size, bint binary) except -1:
+cdef uint8_t* write_double(uint8_t* p, const Column* column, double value, bint single) noexcept:
+    cdef float narrow = <float>value
+    if column.json:
+        return put_java_float(p, narrow) if single else put_java_double(p, value)
+    if single:
+        memcpy(p, &narrow, 4)
+        return p + 4
+    memcpy(p, &value, 8)
+    return p + 8
+
+cdef uint8_t* convert_float(
+    uint8_t* p, const Column* column, const uint8_t* data, Py_ssize_t size, bint binary
+) noexcept:
     cdef bint single = column.op == OP_FLOAT
     cdef uint64_t wide
     cdef uint32_t narrow
     cdef float small
-    cdef double value
+    cdef double value = 0
     if binary:
         if single and size == 4:
             narrow = get_u32(data)
@@ -245,35 +236,39 @@ cdef int convert_float(Buffer* out, Column* column, const uint8_t* data, Py_ssiz
             wide = get_u64(data)
             memcpy(&value, &wide, 8)
         else:
-            return 0
+            return NULL
         if value != value:
-            return 0
+            return NULL
     elif not get_double(data, size, &value):
-        return 0
-    return write_double(out, column, value, single)
+        return NULL
+    return write_double(p, column, value, single)
 
-cdef int convert_uuid(Buffer* out, Column* column, const uint8_t* data, Py_ssize_t size, bint binary) except -1:
+cdef inline uint8_t* convert_uuid(
+    uint8_t* p, const Column* column, const uint8_t* data, Py_ssize_t size, bint binary
+) noexcept nogil:
     cdef uint8_t text[36]
-    cdef uint8_t* p = text
+    cdef uint8_t* q = text
     cdef int i
     if not binary:
-        return convert_text(out, column, data, size)
+        return convert_text(p, column, data, size)
     if size != 16:
-        return 0
+        return NULL
     for i in range(16):
         if i == 4 or i == 6 or i == 8 or i == 10:
-            p[0] = c"-"
-            p += 1
-        p = put_hex(p, data + i, 1)
-    return write_text(out, column, text, 36)
+            q[0] = c"-"
+            q += 1
+        q = put_hex(q, data + i, 1)
+    return write_text(p, column, text, 36)
 
-cdef int convert_date(Buffer* out, Column* column, const uint8_t* data, Py_ssize_t size, bint binary) except -1:
-    cdef int64_t days
+cdef inline uint8_t* convert_date(
+    uint8_t* p, const Column* column, const uint8_t* data, Py_ssize_t size, bint binary
+) noexcept nogil:
+    cdef int64_t days = 0
     cdef uint8_t text[24]
-    cdef uint8_t* p
+    cdef uint8_t* q
     if binary:
         if size != 4:
-            return 0
+            return NULL
         days = <int32_t>get_u32(data)
         if days == 2147483647:
             days = -2147472692
@@ -281,243 +276,204 @@ cdef int convert_date(Buffer* out, Column* column, const uint8_t* data, Py_ssize
             days = -2147472691
         else:
             days += POSTGRES_DAYS
-    elif size == 10:
-        if not get_date(data, &days):
-            return 0
-    else:
-        return 0
+    elif size != 10 or not get_date(data, &days):
+        return NULL
     if column.op == OP_DATE:
-        return write_long(out, column, days)
-    p = put_day(text, days)
-    p[0] = c"Z"
-    return write_text(out, column, text, p + 1 - text)
+        return put_number(p, days, column.json)
+    q = put_day(text, days)
+    q[0] = c"Z"
+    return write_text(p, column, text, q + 1 - text)
 
-cdef int convert_time(Buffer* out, Column* column, const uint8_t* data, Py_ssize_t size, bint binary) except -1:
-    cdef int64_t us
+cdef uint8_t* convert_time(
+    uint8_t* p, const Column* column, const uint8_t* data, Py_ssize_t size, bint binary
+) noexcept nogil:
+    cdef int64_t us = 0
     cdef uint8_t text[24]
     if binary:
         if size != 8:
-            return 0
+            return NULL
         us = <int64_t>get_u64(data)
         if not 0 <= us <= DAY_US:
-            return 0
+            return NULL
     elif not get_clock(data, size, &us):
-        return 0
+        return NULL
     if column.op == OP_TIME_US:
-        return write_long(out, column, us)
+        return put_number(p, us, column.json)
     elif column.op == OP_TIME_MS:
-        return write_long(out, column, us // 1000)
+        return put_number(p, us // 1000, column.json)
     elif column.op == OP_TIME_NS:
-        return write_long(out, column, us * 1000)
-    return write_text(out, column, text, put_iso_time(text, us) - text)
+        return put_number(p, us * 1000, column.json)
+    return write_text(p, column, text, put_iso_time(text, us) - text)
 
-cdef int convert_timestamp(
-    Buffer* out, Column* column, const uint8_t* data, Py_ssize_t size, bint binary
-) except -1:
+cdef uint8_t* convert_timestamp(
+    uint8_t* p, const Column* column, const uint8_t* data, Py_ssize_t size, bint binary
+) noexcept nogil:
     cdef Moment moment
     cdef int64_t value
     cdef int endless = 0
     cdef uint8_t text[48]
-    cdef uint8_t* p
+    cdef uint8_t* q
     if binary:
         if size != 8:
-            return 0
+            return NULL
         value = <int64_t>get_u64(data)
         endless = 1 if value == INFINITE else -1 if value == MINUS_INFINITE else 0
         moment = postgres_moment(value)
     elif not get_timestamp(data, size, &moment):
         endless = infinite(data, size)
         if endless == 0:
-            return 0
+            return NULL
     if endless:
         value = INFINITE_MS if endless > 0 else MINUS_INFINITE_MS
         moment.days = floor_div(value, 86400000)
         moment.us = (value - moment.days * 86400000) * 1000
         if column.op == OP_TIMESTAMP_NS:
-            return write_long(out, column, INFINITE if endless > 0 else MINUS_INFINITE)
+            return put_number(p, INFINITE if endless > 0 else MINUS_INFINITE, column.json)
     if column.op == OP_TIMESTAMP_US:
-        return write_long(out, column, moment_us(moment))
+        return put_number(p, moment_us(moment), column.json)
     elif column.op == OP_TIMESTAMP_MS:
-        return write_long(out, column, moment.days * 86400000 + moment.us // 1000)
+        return put_number(p, moment.days * 86400000 + moment.us // 1000, column.json)
     elif column.op == OP_TIMESTAMP_NS:
-        return write_long(out, column, moment_ns(moment))
-    p = put_day(text, moment.days)
-    p[0] = c"T"
-    p = put_iso_time(p + 1, moment.us)
-    return write_text(out, column, text, p - text)
+        return put_number(p, moment_ns(moment), column.json)
+    q = put_day(text, moment.days)
+    q[0] = c"T"
+    q = put_iso_time(q + 1, moment.us)
+    return write_text(p, column, text, q - text)
 
-cdef int convert_timestamptz(
-    Buffer* out, Column* column, const uint8_t* data, Py_ssize_t size, bint binary
-) except -1:
+cdef inline uint8_t* convert_timestamptz(
+    uint8_t* p, const Column* column, const uint8_t* data, Py_ssize_t size, bint binary
+) noexcept nogil:
     cdef uint8_t text[64]
-    cdef uint8_t* p
+    cdef uint8_t* q
     cdef int64_t value
     if binary:
         if size != 8:
-            return 0
+            return NULL
         value = <int64_t>get_u64(data)
         if value == INFINITE:
-            return write_text(out, column, b"infinity", 8)
+            return write_text(p, column, <const uint8_t*>b"infinity", 8)
         if value == MINUS_INFINITE:
-            return write_text(out, column, b"-infinity", 9)
-        p = put_zoned(text, postgres_moment(value), column.parameter)
+            return write_text(p, column, <const uint8_t*>b"-infinity", 9)
+        q = put_zoned(text, postgres_moment(value), column.parameter)
     else:
-        if infinite(data, size):
-            return write_text(out, column, data, size)
-        p = put_utc_text(text, data, size, column.parameter)
-        if p == NULL:
-            return 0
-    return write_text(out, column, text, p - text)
+        q = put_utc_text(text, data, size, column.parameter)
+        if q == NULL:
+            return write_text(p, column, data, size) if infinite(data, size) else NULL
+    return write_text(p, column, text, q - text)
 
-cdef int convert_bytea(Buffer* out, Column* column, const uint8_t* data, Py_ssize_t size, bint binary) except -1:
+cdef uint8_t* convert_bytea(
+    uint8_t* p, const Column* column, const uint8_t* data, Py_ssize_t size, bint binary
+) noexcept nogil:
     cdef int op = column.op
     cdef Py_ssize_t raw_size = size if binary else (size - 2) // 2
     cdef Py_ssize_t text_size
     cdef const uint8_t* raw = data
-    cdef uint8_t* p
-    if not binary and (size < 2 or size & 1 or data[0] != c"\\" or data[1] != c"x"):
-        return 0
-    # The decoded bytes go to the end of what is reserved, the output in front of them.
-    reserve(out, 4 * raw_size + 32)
+    cdef uint8_t* decoded = p + 3 * raw_size + 32
     if not binary:
-        p = out.data + out.size + 3 * raw_size + 32
-        if not get_hex(p, data + 2, size - 2):
-            return 0
-        raw = p
-    p = out.data + out.size
+        # The decoded bytes go behind the longest form they can take.
+        if size < 2 or size & 1 or data[0] != c"\\" or data[1] != c"x" or not get_hex(decoded, data + 2, size - 2):
+            return NULL
+        raw = decoded
     if op == OP_BYTES and not column.json:
         p = put_varint(p, raw_size)
         memcpy(p, raw, raw_size)
-        p += raw_size
+        return p + raw_size
+    text_size = 2 * raw_size if op == OP_BYTES_HEX else (raw_size + 2) // 3 * 4
+    if column.json:
+        p[0] = c'"'
+        p += 1
     else:
-        text_size = 2 * raw_size if op == OP_BYTES_HEX else (raw_size + 2) // 3 * 4
-        if column.json:
-            p[0] = c'"'
-            p += 1
-        else:
-            p = put_varint(p, text_size)
-        if op == OP_BYTES_HEX:
-            p = put_hex(p, raw, raw_size)
-        else:
-            p = put_base64(p, raw, raw_size, BASE64_URL if op == OP_BYTES_BASE64_URL else BASE64)
-        if column.json:
-            p[0] = c'"'
-            p += 1
-    out.size = p - out.data
-    return 1
+        p = put_varint(p, text_size)
+    if op == OP_BYTES_HEX:
+        p = put_hex(p, raw, raw_size)
+    else:
+        p = put_base64(p, raw, raw_size, BASE64_URL if op == OP_BYTES_BASE64_URL else BASE64)
+    if column.json:
+        p[0] = c'"'
+        p += 1
+    return p
 
-cdef int convert_numeric(Buffer* out, Column* column, const uint8_t* data, Py_ssize_t size, bint binary) except -1:
+cdef inline uint8_t* convert_decimal(
+    uint8_t* p, const Column* column, const uint8_t* data, Py_ssize_t size, bint binary
+) noexcept nogil:
     cdef Number number
-    cdef int op = column.op
-    if op == OP_NUMERIC_STRING or op == OP_NUMERIC_DOUBLE:
-        return convert_numeric_text(out, column, data, size, binary)
     if binary:
         if not get_binary_numeric(data, size, &number):
-            return 0
+            return NULL
     elif not get_numeric(data, size, &number):
-        return 0
-    if op == OP_VARIABLE_DECIMAL:
+        return NULL
+    if column.op == OP_VARIABLE_DECIMAL:
         strip_zeros(&number)
-        return write_variable(out, column, &number)
-    # Where every digit was sent at the column's own scale, JSON's number is the very text.
+        return write_variable(p, column, &number)
     if not rescale(&number, column.parameter):
-        return 0
-    return write_decimal(out, column, &number)
+        return NULL
+    if column.json and column.numeric:
+        return write_big_decimal(p, &number)
+    return write_decimal(p, column, &number)
 
-cdef int write_variable(Buffer* out, Column* column, Number* number) except -1:
+cdef uint8_t* write_variable(uint8_t* p, const Column* column, const Number* number) noexcept nogil:
     cdef uint8_t raw[20]
     cdef int size = put_unscaled(raw, number.unscaled, number.negative)
-    cdef uint8_t* p
-    reserve(out, 80)
-    p = out.data + out.size
     if column.json:
         memcpy(p, b'{"scale":', 9)
         p = put_unsigned(p + 9, number.scale)
         memcpy(p, b',"value":"', 10)
         p = put_base64(p + 10, raw, size, BASE64)
         memcpy(p, b'"}', 2)
-        p += 2
-    else:
-        p = put_varint(put_varint(p, number.scale), size)
-        memcpy(p, raw, size)
-        p += size
-    out.size = p - out.data
-    return 1
+        return p + 2
+    return copy_text(put_varint(put_varint(p, number.scale), size), raw, size)
 
-cdef int write_decimal(Buffer* out, Column* column, Number* number) except -1:
+cdef inline uint8_t* write_decimal(uint8_t* p, const Column* column, const Number* number) noexcept nogil:
     cdef uint8_t raw[20]
-    cdef int size
-    cdef uint8_t* p
-    if column.json and column.numeric:
-        return write_big_decimal(out, number)
-    size = put_unscaled(raw, number.unscaled, number.negative)
-    reserve(out, 40)
-    p = out.data + out.size
+    cdef int size = put_unscaled(raw, number.unscaled, number.negative)
     if column.json:
         p[0] = c'"'
         p = put_base64(p + 1, raw, size, BASE64)
         p[0] = c'"'
-        p += 1
-    else:
-        p = put_varint(p, size)
-        memcpy(p, raw, size)
-        p += size
-    out.size = p - out.data
-    return 1
+        return p + 1
+    return copy_text(put_varint(p, size), raw, size)
 
-cdef int write_big_decimal(Buffer* out, Number* number) except -1:
+cdef uint8_t* write_big_decimal(uint8_t* p, const Number* number) noexcept nogil:
     """BigDecimal.toString in plain notation; small numbers of a large scale go to Python."""
     cdef uint8_t digits[48]
     cdef int count = <int>(put_u128(digits, number.unscaled) - digits)
-    cdef int scale = number.scale, whole
-    cdef uint8_t* p
+    cdef int scale = number.scale, whole = count - scale
     if scale and count - 1 - scale < -6:
-        return 0
-    reserve(out, 100)
-    p = out.data + out.size
+        return NULL
     if number.negative and number.unscaled:
         p[0] = c"-"
         p += 1
-    whole = count - scale
     if scale == 0:
         memcpy(p, digits, count)
-        p += count
-    elif whole > 0:
+        return p + count
+    if whole > 0:
         memcpy(p, digits, whole)
         p[whole] = c"."
         memcpy(p + whole + 1, digits + whole, scale)
-        p += count + 1
-    else:
-        memcpy(p, b"0.0000000000", 12)
-        p += 2 - whole
-        memcpy(p, digits, count)
-        p += count
-    out.size = p - out.data
-    return 1
+        return p + count + 1
+    memcpy(p, b"0.0000000000", 12)
+    p += 2 - whole
+    memcpy(p, digits, count)
+    return p + count
 
-cdef int convert_numeric_text(
-    Buffer* out, Column* column, const uint8_t* data, Py_ssize_t size, bint binary
-) except -1:
+cdef uint8_t* convert_numeric_text(
+    uint8_t* p, const Column* column, const uint8_t* data, Py_ssize_t size, bint binary
+) noexcept:
     """`decimal.handling.mode` string and double: by way of numeric's text."""
+    cdef uint8_t text[NUMERIC_TEXT]
+    cdef uint8_t* end
     cdef Number number
-    cdef Py_ssize_t start = out.size
-    cdef double value
-    cdef int room = 12
+    cdef double value = 0
     if binary:
-        # The text is made a little behind its place and then moved in front of itself.
-        reserve(out, room)
-        out.size += room
-        if put_numeric_text(out, data, size) == 0:
-            return 0
-        size = out.size - start - room
-        out.size = start
-        reserve(out, 2 * size + 2 * room)
-        memcpy(out.data + start + size + 2 * room, out.data + start + room, size)
-        data = out.data + start + size + 2 * room
+        end = put_numeric_text(text, data, size)
+        if end == NULL:
+            return NULL
+        data = text
+        size = end - text
     elif not get_numeric(data, size, &number):
-        return 0
+        return NULL
     if column.op == OP_NUMERIC_STRING:
-        return write_text(out, column, data, size)
+        return write_text(p, column, data, size)
     if not get_double(data, size, &value):
-        return 0
-    return write_double(out, column, value, False)
+        return NULL
+    return write_double(p, column, value, False)

@@ -2,6 +2,7 @@
 
 cdef enum:
     MOST_DIGITS = 38
+    NUMERIC_TEXT = 160
 
 cdef u128 POWERS[MOST_DIGITS + 1]
 POWERS[0] = 1
@@ -139,26 +140,25 @@ cdef inline uint8_t* put_u128(uint8_t* p, u128 value) noexcept nogil:
     low = <uint64_t>(value % POWERS[18])
     return put_padded(put_u128(p, value // POWERS[18]), low, 18)
 
-cdef int put_numeric_text(Buffer* out, const uint8_t* raw, Py_ssize_t size) except -1:
-    """numeric_out of a numeric in send format; 0 if it is not finite or not well formed."""
+cdef uint8_t* put_numeric_text(uint8_t* p, const uint8_t* raw, Py_ssize_t size) noexcept nogil:
+    """numeric_out of a numeric in send format, at most NUMERIC_TEXT bytes; NULL: not mine."""
     cdef int count = check_numeric(raw, size), weight, scale, i, digit, left
-    cdef uint8_t* p
     if count < 0:
-        return 0
+        return NULL
     weight = <int>(<int32_t>(<uint32_t>get_u16(raw + 2) << 16) >> 16)
     scale = get_u16(raw + 6)
-    reserve(out, 16 + 4 * (weight + 1 if weight >= 0 else 1) + scale)
-    p = out.data + out.size
+    if weight > 16 or scale > 64:
+        return NULL
     if get_u16(raw + 4) == NUMERIC_NEGATIVE:
         p[0] = c"-"
         p += 1
-    if weight < 0 or (count == 0):
+    if weight < 0 or count == 0:
         p[0] = c"0"
         p += 1
     else:
-        digit = get_u16(raw + 8) if count else 0
+        digit = get_u16(raw + 8)
         if digit == 0 and weight > 0:
-            return 0
+            return NULL
         p = put_unsigned(p, digit)
         for i in range(1, weight + 1):
             p = put_padded(p, get_u16(raw + 8 + 2 * i) if i < count else 0, 4)
@@ -173,5 +173,4 @@ cdef int put_numeric_text(Buffer* out, const uint8_t* raw, Py_ssize_t size) exce
             p += left if left < 4 else 4
             left -= 4
             i += 1
-    out.size = p - out.data
-    return 1
+    return p

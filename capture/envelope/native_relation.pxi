@@ -24,25 +24,35 @@ cdef struct Pieces:
     Piece end
     Piece operation[5]
 
-cdef inline Piece piece(bytes data):
-    """The caller keeps `data` alive."""
-    cdef Piece result
-    result.data = <const uint8_t*>PyBytes_AS_STRING(data)
-    result.size = PyBytes_GET_SIZE(data)
-    return result
+cdef class Constants:
+    """Owns the memory of pieces."""
+
+    cdef list blocks
+
+    def __init__(self):
+        self.blocks = []
+
+    cdef Piece piece(self, bytes data):
+        cdef Piece result
+        block = data + bytes(SLACK)
+        self.blocks.append(block)
+        result.data = <uint8_t*>PyBytes_AS_STRING(block)
+        result.size = PyBytes_GET_SIZE(data)
+        return result
 
 cdef class Counted(Partition):
     """A partition with its events by operation (OPERATIONS' order)."""
 
     cdef int64_t events[5]
 
-cdef int load(Struct* target, object plan, object binary) except -1:
+cdef int load(Struct* target, object plan, object binary, Constants constants) except -1:
     """Copy a StructPlan; `binary` holds the columns that COPY brings in send format."""
     cdef Py_ssize_t i
     cdef Column* column
-    target.open = piece(plan.open)
-    target.close = piece(plan.close)
+    target.open = constants.piece(plan.open)
+    target.close = constants.piece(plan.close)
     target.count = 0
+    target.room = target.open.size + target.close.size + 2 * SLACK
     target.columns = <Column*>malloc(sizeof(Column) * (len(plan.fields) + 1))
     if target.columns == NULL:
         raise MemoryError()
@@ -54,22 +64,24 @@ cdef int load(Struct* target, object plan, object binary) except -1:
         column.json = plan.json
         column.numeric = plan.numeric
         column.binary = field.column in binary
-        column.prefix = piece(field.prefix)
-        column.null = piece(field.null)
-        column.unavailable = piece(field.unavailable)
+        column.prefix = constants.piece(field.prefix)
+        column.null = constants.piece(field.null)
+        column.unavailable = constants.piece(field.unavailable)
         column.plan = <PyObject*>field
+        target.room += column.prefix.size + column.null.size + column.unavailable.size + ROOM
         target.count = i + 1
     return 0
 
 cdef class Relation:
     cdef object plan
+    cdef Constants constants
     cdef Counted partition
     cdef str name
     cdef int width
     cdef int message_columns
     cdef int* column_map
     cdef int copied_columns
-    cdef int* copied
+    cdef int* copied_map
     cdef Cell* old
     cdef Cell* new
     cdef bint json
@@ -81,7 +93,10 @@ cdef class Relation:
     cdef Pieces layout
     cdef Piece headers
     cdef int header_count
+    # What `head` to `tail` were made for: the encoder's generation, for the stream or for snapshot rows of `marker`.
     cdef uint64_t generation
+    cdef uint64_t copied
+    cdef object marker
     cdef Buffer head
     cdef Buffer sequence
     cdef Buffer middle
@@ -90,6 +105,7 @@ cdef class Relation:
     def __init__(self, plan, tuple column_map, Counted partition):
         cdef int i
         self.plan = plan
+        self.constants = Constants()
         self.partition = partition
         self.name = plan.table.qualified_name
         self.width = len(plan.table.columns)
@@ -98,56 +114,56 @@ cdef class Relation:
         self.message_columns = len(column_map)
         self.copied_columns = len(plan.copied)
         self.column_map = <int*>malloc(sizeof(int) * (self.message_columns + 1))
-        self.copied = <int*>malloc(sizeof(int) * (self.copied_columns + 1))
+        self.copied_map = <int*>malloc(sizeof(int) * (self.copied_columns + 1))
         self.old = <Cell*>malloc(sizeof(Cell) * (self.width + 1))
         self.new = <Cell*>malloc(sizeof(Cell) * (self.width + 1))
-        if self.column_map == NULL or self.copied == NULL or self.old == NULL or self.new == NULL:
+        if self.column_map == NULL or self.copied_map == NULL or self.old == NULL or self.new == NULL:
             raise MemoryError()
         for i in range(self.message_columns):
             self.column_map[i] = column_map[i]
         for i in range(self.copied_columns):
-            self.copied[i] = plan.copied[i]
+            self.copied_map[i] = plan.copied[i]
         binary = {index for index, flag in zip(plan.copied, plan.copied_binary, strict=True) if flag}
-        load(&self.row, plan.row, binary)
+        load(&self.row, plan.row, binary, self.constants)
         self.has_key = plan.key is not None
         if self.has_key:
-            load(&self.key, plan.key, binary)
+            load(&self.key, plan.key, binary, self.constants)
         self.json = plan.layout.json
         self.tombstones = plan.tombstones
         for i, op in enumerate(OPERATIONS):
             self.skipped |= (op in plan.skipped) << i
-            self.layout.operation[i] = piece(plan.layout.operation[op])
-        self.headers = piece(plan.headers)
+            self.layout.operation[i] = self.constants.piece(plan.layout.operation[op])
+        self.headers = self.constants.piece(plan.headers)
         self.header_count = plan.header_count
         self.load_layout(plan.layout)
 
     cdef int load_layout(self, object layout) except -1:
-        self.layout.start = piece(layout.start)
-        self.layout.before_null = piece(layout.before_null)
-        self.layout.before_open = piece(layout.before_open)
-        self.layout.after_null = piece(layout.after_null)
-        self.layout.after_open = piece(layout.after_open)
-        self.layout.row_close = piece(layout.row_close)
-        self.layout.source_head = piece(layout.source_head)
-        self.layout.sequence_quote = piece(layout.sequence_quote)
-        self.layout.ts_us = piece(layout.ts_us)
-        self.layout.ts_ns = piece(layout.ts_ns)
-        self.layout.names = piece(layout.names)
-        self.layout.tx_id = piece(layout.tx_id)
-        self.layout.tx_id_null = piece(layout.tx_id_null)
-        self.layout.lsn = piece(layout.lsn)
-        self.layout.lsn_null = piece(layout.lsn_null)
-        self.layout.origin_null = piece(layout.origin_null)
-        self.layout.origin = piece(layout.origin)
-        self.layout.origin_lsn = piece(layout.origin_lsn)
-        self.layout.event_ts_us = piece(layout.event_ts_us)
-        self.layout.event_ts_ns = piece(layout.event_ts_ns)
-        self.layout.end = piece(layout.end)
+        self.layout.start = self.constants.piece(layout.start)
+        self.layout.before_null = self.constants.piece(layout.before_null)
+        self.layout.before_open = self.constants.piece(layout.before_open)
+        self.layout.after_null = self.constants.piece(layout.after_null)
+        self.layout.after_open = self.constants.piece(layout.after_open)
+        self.layout.row_close = self.constants.piece(layout.row_close)
+        self.layout.source_head = self.constants.piece(layout.source_head)
+        self.layout.sequence_quote = self.constants.piece(layout.sequence_quote)
+        self.layout.ts_us = self.constants.piece(layout.ts_us)
+        self.layout.ts_ns = self.constants.piece(layout.ts_ns)
+        self.layout.names = self.constants.piece(layout.names)
+        self.layout.tx_id = self.constants.piece(layout.tx_id)
+        self.layout.tx_id_null = self.constants.piece(layout.tx_id_null)
+        self.layout.lsn = self.constants.piece(layout.lsn)
+        self.layout.lsn_null = self.constants.piece(layout.lsn_null)
+        self.layout.origin_null = self.constants.piece(layout.origin_null)
+        self.layout.origin = self.constants.piece(layout.origin)
+        self.layout.origin_lsn = self.constants.piece(layout.origin_lsn)
+        self.layout.event_ts_us = self.constants.piece(layout.event_ts_us)
+        self.layout.event_ts_ns = self.constants.piece(layout.event_ts_ns)
+        self.layout.end = self.constants.piece(layout.end)
         return 0
 
     def __dealloc__(self):
         free(self.column_map)
-        free(self.copied)
+        free(self.copied_map)
         free(self.old)
         free(self.new)
         free(self.key.columns)
@@ -222,7 +238,7 @@ cdef class Relation:
                 continue
             if length < 0 or length > end - p:
                 raise MalformedMessage("a field of COPY runs past the end of its row")
-            cell = &self.new[self.copied[i]]
+            cell = &self.new[self.copied_map[i]]
             cell.kind = CELL_VALUE
             cell.size = length
             cell.data = p
@@ -246,89 +262,81 @@ cdef class Relation:
         """`source` up to `sequence`, and the start of the sequence itself."""
         cdef Buffer* head = &self.head
         cdef Buffer* sequence = &self.sequence
-        cdef Piece snapshot = piece(self.plan.layout.snapshot[marker])
-        cdef Piece quote = self.layout.sequence_quote
+        cdef const Piece* quote = &self.layout.sequence_quote
+        cdef uint8_t* p
+        snapshot = self.plan.layout.snapshot[marker]
         head.size = 0
-        put_piece(head, self.layout.source_head)
-        reserve(head, 24)
-        head.size = put_number(head.data + head.size, floor_div(us, 1000), self.json) - head.data
-        put_piece(head, snapshot)
+        reserve(head, self.layout.source_head.size + PyBytes_GET_SIZE(snapshot) + 64)
+        p = copy_piece(head.data, &self.layout.source_head)
+        p = put_number(p, floor_div(us, 1000), self.json)
+        memcpy(p, PyBytes_AS_STRING(snapshot), PyBytes_GET_SIZE(snapshot))
+        head.size = p + PyBytes_GET_SIZE(snapshot) - head.data
         sequence.size = 0
-        put(sequence, <const uint8_t*>b"[", 1)
+        reserve(sequence, 96)
+        p = sequence.data
+        p[0] = c"["
+        p += 1
         if has_last:
-            put_piece(sequence, quote)
-            reserve(sequence, 24)
-            sequence.size = put_unsigned(sequence.data + sequence.size, last) - sequence.data
-            put_piece(sequence, quote)
+            p = copy_piece(put_unsigned(copy_piece(p, quote), last), quote)
         else:
-            put(sequence, <const uint8_t*>b"null", 4)
-        put(sequence, <const uint8_t*>b",", 1)
-        return put_piece(sequence, quote)
+            memcpy(p, b"null", 4)
+            p += 4
+        p[0] = c","
+        p = copy_piece(p + 1, quote)
+        sequence.size = p - sequence.data
+        return 0
 
-    cdef int put_sequence(self, Buffer* out, uint64_t lsn) except -1:
-        """The head and the whole sequence with this LSN."""
+    cdef inline Py_ssize_t source_room(self) noexcept:
+        """What the value takes behind its rows."""
+        return self.head.size + self.sequence.size + self.middle.size + self.tail.size + self.layout.end.size + 512
+
+    cdef inline uint8_t* put_sequence(self, uint8_t* p, uint64_t lsn) noexcept:
+        """The head and the whole sequence with this LSN; needs both sizes and 64 bytes."""
         cdef uint8_t digits[24]
         cdef Py_ssize_t count = put_unsigned(digits, lsn) - digits
-        cdef Piece quote = self.layout.sequence_quote
-        cdef Buffer* sequence = &self.sequence
-        cdef uint8_t* p
-        reserve(out, self.head.size + sequence.size + 64)
-        p = out.data + out.size
-        memcpy(p, self.head.data, self.head.size)
-        p += self.head.size
+        cdef const Piece* quote = &self.layout.sequence_quote
+        p = copy_buffer(p, &self.head)
         if self.json:
             p[0] = c'"'
             p += 1
         else:
-            p = put_varint(p, sequence.size + count + quote.size + 1)
-        memcpy(p, sequence.data, sequence.size)
-        p += sequence.size
-        memcpy(p, digits, count)
-        p += count
-        memcpy(p, quote.data, quote.size)
-        p += quote.size
+            p = put_varint(p, self.sequence.size + count + quote.size + 1)
+        p = copy_buffer(p, &self.sequence)
+        p = copy_piece(copy_text(p, digits, count), quote)
         p[0] = c"]"
-        p += 1
-        if self.json:
-            p[0] = c'"'
-            p += 1
-        out.size = p - out.data
-        return 0
+        p[1] = c'"'
+        return p + 1 + self.json
 
     cdef int put_middle(self, int64_t us, bint has_tx, int64_t tx_id, bint has_lsn) except -1:
         """`source` from `ts_us` to the label of `lsn`."""
         cdef Buffer* middle = &self.middle
-        cdef uint64_t ns = <uint64_t>us * 1000
+        cdef Pieces* layout = &self.layout
+        cdef uint8_t* p
         middle.size = 0
-        put_piece(middle, self.layout.ts_us)
-        reserve(middle, 24)
-        middle.size = put_number(middle.data + middle.size, us, self.json) - middle.data
-        put_piece(middle, self.layout.ts_ns)
-        reserve(middle, 24)
-        middle.size = put_number(middle.data + middle.size, <int64_t>ns, self.json) - middle.data
-        put_piece(middle, self.layout.names)
-        if has_tx:
-            put_piece(middle, self.layout.tx_id)
-            reserve(middle, 24)
-            middle.size = put_number(middle.data + middle.size, tx_id, self.json) - middle.data
-        else:
-            put_piece(middle, self.layout.tx_id_null)
-        return put_piece(middle, self.layout.lsn if has_lsn else self.layout.lsn_null)
+        reserve(middle, layout.names.size + 256)
+        p = put_number(copy_piece(middle.data, &layout.ts_us), us, self.json)
+        p = put_number(copy_piece(p, &layout.ts_ns), <int64_t>(<uint64_t>us * 1000), self.json)
+        p = copy_piece(p, &layout.names)
+        p = put_number(copy_piece(p, &layout.tx_id), tx_id, self.json) if has_tx else copy_piece(p, &layout.tx_id_null)
+        p = copy_piece(p, &layout.lsn if has_lsn else &layout.lsn_null)
+        middle.size = p - middle.data
+        return 0
 
     cdef int put_origin(self, object origin) except -1:
         """The rest of `source` behind `lsn`."""
         cdef Buffer* tail = &self.tail
         cdef int64_t origin_lsn
+        cdef uint8_t* p
         tail.size = 0
         if origin is None:
-            return put_piece(tail, self.layout.origin_null)
+            return put(tail, self.layout.origin_null.data, self.layout.origin_null.size)
         name, origin_lsn = origin
         text = json_string(name).encode() if self.json else avro_bytes(name.encode())
-        put_piece(tail, self.layout.origin)
-        put_piece(tail, piece(text))
-        put_piece(tail, self.layout.origin_lsn)
+        put(tail, self.layout.origin.data, self.layout.origin.size)
+        put(tail, <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+        put(tail, self.layout.origin_lsn.data, self.layout.origin_lsn.size)
         reserve(tail, 24)
-        tail.size = put_number(tail.data + tail.size, origin_lsn, self.json) - tail.data
-        if self.json:
-            put(tail, <const uint8_t*>b"}", 1)
+        p = put_number(tail.data + tail.size, origin_lsn, self.json)
+        p[0] = c"}"
+        tail.size = p + self.json - tail.data
         return 0

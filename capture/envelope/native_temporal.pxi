@@ -49,44 +49,53 @@ cdef inline void civil_of(int64_t days, int64_t* year, int* month, int* day) noe
     day[0] = <int>(day_of_year - (153 * shifted + 2) // 5 + 1)
     year[0] = year_of_era + era * 400 + (1 if month[0] <= 2 else 0)
 
-cdef inline int two_digits(const uint8_t* p) noexcept nogil:
-    """0..99, or a number above that for anything else."""
+cdef inline int two_digits(const uint8_t* p, unsigned int* bad) noexcept nogil:
+    """0..99; `bad` tells of anything that is no digit."""
     cdef unsigned int high = <unsigned int>p[0] - 48
     cdef unsigned int low = <unsigned int>p[1] - 48
-    return <int>(high * 10 + low) if high <= 9 and low <= 9 else 1000
+    bad[0] |= (high > 9) | (low > 9)
+    return <int>(high * 10 + low)
+
+cdef inline bint get_day(const uint8_t* p, int* year, int* month, int* day) noexcept nogil:
+    """`YYYY-MM-DD`, ten bytes."""
+    cdef unsigned int bad = (p[4] != c"-") | (p[7] != c"-")
+    year[0] = two_digits(p, &bad) * 100 + two_digits(p + 2, &bad)
+    month[0] = two_digits(p + 5, &bad)
+    day[0] = two_digits(p + 8, &bad)
+    bad |= (<unsigned int>(month[0] - 1) > 11) | (<unsigned int>(day[0] - 1) > 30)
+    return bad == 0
 
 cdef inline bint get_date(const uint8_t* p, int64_t* days) noexcept nogil:
-    """`YYYY-MM-DD`, ten bytes."""
-    cdef int century = two_digits(p), rest = two_digits(p + 2)
-    cdef int month = two_digits(p + 5), day = two_digits(p + 8)
-    if century > 99 or rest > 99 or p[4] != c"-" or p[7] != c"-" or not 1 <= month <= 12 or not 1 <= day <= 31:
+    """The same as days since 1970."""
+    cdef int year = 0, month = 0, day = 0
+    if not get_day(p, &year, &month, &day):
         return False
-    days[0] = days_of(century * 100 + rest, month, day)
+    days[0] = days_of(year, month, day)
     return True
 
 cdef inline bint get_clock(const uint8_t* p, Py_ssize_t size, int64_t* us) noexcept nogil:
     """`HH:MM:SS[.f]` in exactly that many bytes; 24:00:00 and leap seconds are allowed."""
     cdef int hour, minute, second
+    cdef unsigned int bad, digit
     cdef int64_t fraction = 0
     cdef Py_ssize_t i
     if size < 8 or size > 15 or size == 9:
         return False
-    hour = two_digits(p)
-    minute = two_digits(p + 3)
-    second = two_digits(p + 6)
-    if hour > 24 or minute > 59 or second > 60 or p[2] != c":" or p[5] != c":":
-        return False
+    bad = (p[2] != c":") | (p[5] != c":")
+    hour = two_digits(p, &bad)
+    minute = two_digits(p + 3, &bad)
+    second = two_digits(p + 6, &bad)
+    bad |= (hour > 24) | (minute > 59) | (second > 60)
     if size > 8:
-        if p[8] != c".":
-            return False
-        for i in range(9, 15):
+        bad |= p[8] != c"."
+        for i in range(9, size):
+            digit = <unsigned int>p[i] - 48
+            bad |= digit > 9
+            fraction = fraction * 10 + digit
+        for i in range(size, 15):
             fraction *= 10
-            if i < size:
-                if not 48 <= p[i] <= 57:
-                    return False
-                fraction += p[i] - 48
     us[0] = (<int64_t>hour * 3600 + minute * 60 + second) * 1000000 + fraction
-    return True
+    return bad == 0
 
 cdef inline bint get_timestamp(const uint8_t* p, Py_ssize_t size, Moment* moment) noexcept nogil:
     """`YYYY-MM-DD HH:MM:SS[.f]`."""
@@ -180,28 +189,31 @@ cdef uint8_t MONTH_DAYS[13]
 for _number, _days in enumerate((0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)):
     MONTH_DAYS[_number] = _days
 
-cdef uint8_t* put_utc_text(uint8_t* p, const uint8_t* text, Py_ssize_t size, int digits) noexcept nogil:
-    """A timestamptz in UTC as text, `YYYY-MM-DD HH:MM:SS[.f]+00`, copied into ISO form; NULL if it is anything else."""
-    cdef int64_t days, us
-    cdef Py_ssize_t fraction
-    cdef int i
+cdef inline uint8_t* put_utc_text(uint8_t* p, const uint8_t* text, Py_ssize_t size, int digits) noexcept nogil:
+    """A timestamptz in UTC as text, `YYYY-MM-DD HH:MM:SS[.f]+00`, copied into ISO form; NULL for anything else.
+
+    Needs 40 bytes.
+    """
+    cdef int64_t us = 0
+    cdef int year = 0, month = 0, day = 0
+    cdef Py_ssize_t i
     size -= 3
-    if size < 19 or memcmp(text + size, b"+00", 3) != 0 or text[10] != c" ":
+    if size < 19 or text[size] != c"+" or text[size + 1] != c"0" or text[size + 2] != c"0" or text[10] != c" ":
         return NULL
-    if not get_date(text, &days) or not get_clock(text + 11, size - 11, &us):
+    if not get_day(text, &year, &month, &day) or not get_clock(text + 11, size - 11, &us):
         return NULL
     # What needs carrying over, or is no day of its month, goes the long way.
-    if us >= DAY_US or text[17] == c"6" or two_digits(text + 8) > MONTH_DAYS[two_digits(text + 5)]:
+    if us >= DAY_US or text[17] == c"6" or day > MONTH_DAYS[month]:
         return NULL
-    memcpy(p, text, 19)
+    memcpy(p, text, 10)
     p[10] = c"T"
+    memcpy(p + 11, text + 11, 8)
     p += 19
     if digits:
-        p[0] = c"."
-        p += 1
-        fraction = size - 20 if size > 20 else 0
-        for i in range(digits):
-            p[i] = text[20 + i] if i < fraction else c"0"
-        p += digits
+        memcpy(p, b".000000", 7)
+        if size > 20:
+            for i in range(1, size - 19):
+                p[i] = text[19 + i]
+        p += digits + 1
     p[0] = c"Z"
     return p + 1

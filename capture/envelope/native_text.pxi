@@ -4,8 +4,10 @@
 from libc.math cimport fabs, signbit
 
 cdef extern from "Python.h":
-    char* PyOS_double_to_string(double value, char format_code, int precision, int flags, int* kind) except NULL
-    double c_string_to_double "PyOS_string_to_double" (const char* text, char** end, void* overflow) except? -1.0
+    char* PyOS_double_to_string(double value, char format_code, int precision, int flags, int* kind) noexcept
+    # With no overflow exception it gives an infinity, as Java does.
+    double c_string_to_double "PyOS_string_to_double" (const char* text, char** end, void* overflow) noexcept
+    void PyErr_Clear()
     void PyMem_Free(void* memory)
 
 cdef inline bint is_ascii(const uint8_t* p, Py_ssize_t size) noexcept nogil:
@@ -75,7 +77,7 @@ cdef inline uint8_t* put_unit(uint8_t* p, int unit) noexcept nogil:
 cdef inline bint plain_word(const uint8_t* p) noexcept nogil:
     """Whether eight bytes hold nothing that JSON escapes, and only ASCII."""
     cdef uint64_t word, quote, slash
-    cdef uint64_t ones = 0x0101010101010101
+    cdef uint64_t ones = <uint64_t>0x0101010101010101
     memcpy(&word, p, 8)
     quote = word ^ (ones * 0x22)
     slash = word ^ (ones * 0x5C)
@@ -187,33 +189,47 @@ cdef bint get_hex(uint8_t* p, const uint8_t* text, Py_ssize_t size) noexcept nog
         i += 2
     return bad == 0
 
-cdef bint get_integer(const uint8_t* text, Py_ssize_t size, int64_t* value) noexcept nogil:
+cdef inline bint eight_digits(const uint8_t* text, uint64_t* value) noexcept nogil:
+    """Eight decimal digits at once (little-endian arithmetic within a word)."""
+    cdef uint64_t word
+    memcpy(&word, text, 8)
+    if (word & <uint64_t>0xF0F0F0F0F0F0F0F0) != <uint64_t>0x3030303030303030:
+        return False
+    if ((word + <uint64_t>0x0606060606060606) & <uint64_t>0xF0F0F0F0F0F0F0F0) != <uint64_t>0x3030303030303030:
+        return False
+    word = (word & <uint64_t>0x0F0F0F0F0F0F0F0F) * 2561 >> 8
+    word = (word & <uint64_t>0x00FF00FF00FF00FF) * 6553601 >> 16
+    value[0] = (word & <uint64_t>0x0000FFFF0000FFFF) * <uint64_t>42949672960001 >> 32
+    return True
+
+cdef inline bint get_integer(const uint8_t* text, Py_ssize_t size, int64_t* value) noexcept nogil:
     """A decimal integer of at most 18 digits."""
     cdef Py_ssize_t i = 0
     cdef bint negative = size > 0 and text[0] == c"-"
-    cdef int64_t number = 0
-    cdef uint8_t digit
+    cdef uint64_t number = 0, eight = 0
+    cdef unsigned int digit
     if negative:
         i = 1
     if i == size or size - i > 18:
         return False
+    while size - i >= 8:
+        if not eight_digits(text + i, &eight):
+            return False
+        number = number * 100000000 + eight
+        i += 8
     while i < size:
-        digit = <uint8_t>(text[i] - 48)
+        digit = <unsigned int>text[i] - 48
         if digit > 9:
             return False
         number = number * 10 + digit
         i += 1
-    value[0] = -number if negative else number
+    value[0] = -<int64_t>number if negative else <int64_t>number
     return True
-
-cdef inline double string_to_double(const char* text, char** end) except? -1.0:
-    """Overflow gives an infinity, as in Java."""
-    return c_string_to_double(text, end, NULL)
 
 cdef enum:
     FLOAT_TEXT = 64
 
-cdef bint get_double(const uint8_t* text, Py_ssize_t size, double* value) except -1:
+cdef bint get_double(const uint8_t* text, Py_ssize_t size, double* value) noexcept:
     """A finite decimal number in up to 63 characters (digits, point, exponent)."""
     cdef char copy[FLOAT_TEXT]
     cdef char* end = NULL
@@ -229,8 +245,11 @@ cdef bint get_double(const uint8_t* text, Py_ssize_t size, double* value) except
             return False
         copy[i] = <char>c
     copy[size] = 0
-    value[0] = string_to_double(copy, &end)
-    return end == copy + size
+    value[0] = c_string_to_double(copy, &end, NULL)
+    if end != copy + size:
+        PyErr_Clear()
+        return False
+    return True
 
 cdef uint8_t* put_java(uint8_t* p, const char* digits, int count, int exponent, bint negative) noexcept nogil:
     """Java's layout of 0.d1d2… x 10^exponent."""
@@ -298,8 +317,21 @@ cdef int split_number(const char* text, char* digits, int* exponent) noexcept no
     exponent[0] = (point if point else -leading) + (-power if negative_power else power)
     return count
 
-cdef uint8_t* put_java_double(uint8_t* p, double value) except NULL:
-    """Double.toString; at most 32 bytes. NaN and the infinities are quoted."""
+cdef int print_digits(double value, char code, int precision, char* digits, int* exponent) noexcept:
+    """Significant digits of a value as Python prints it; 0 without memory."""
+    cdef char* text = PyOS_double_to_string(value, code, precision, 0, NULL)
+    cdef int count
+    if text == NULL:
+        PyErr_Clear()
+        return 0
+    count = split_number(text, digits, exponent)
+    PyMem_Free(text)
+    return count
+
+cdef uint8_t* put_java_double(uint8_t* p, double value) noexcept:
+    """Double.toString; at most 32 bytes. NaN and the infinities are quoted. NULL: not mine."""
+    cdef char digits[32]
+    cdef int exponent = 0, count
     if value != value:
         memcpy(p, b'"NaN"', 5)
         return p + 5
@@ -309,40 +341,35 @@ cdef uint8_t* put_java_double(uint8_t* p, double value) except NULL:
     if value == 0:
         memcpy(p, b"-0.0" if signbit(value) else b"0.0", 4 if signbit(value) else 3)
         return p + (4 if signbit(value) else 3)
-    cdef char* text = PyOS_double_to_string(value, c"r", 0, 0, NULL)
-    cdef char digits[32]
-    cdef int exponent = 0
-    cdef int count = split_number(text, digits, &exponent)
-    PyMem_Free(text)
+    count = print_digits(value, c"r", 0, digits, &exponent)
     if count == 1 and not -3 < exponent <= 7:
-        text = PyOS_double_to_string(value, c"e", 1, 0, NULL)
-        count = split_number(text, digits, &exponent)
-        PyMem_Free(text)
-    return put_java(p, digits, count, exponent, value < 0)
+        count = print_digits(value, c"e", 1, digits, &exponent)
+    return put_java(p, digits, count, exponent, value < 0) if count else NULL
 
-cdef uint8_t* put_java_float(uint8_t* p, float value) except NULL:
-    """Float.toString; at most 32 bytes."""
+cdef uint8_t* put_java_float(uint8_t* p, float value) noexcept:
+    """Float.toString; at most 32 bytes. NULL: not mine."""
     cdef char digits[32]
     cdef char* text
+    cdef char* end
     cdef int exponent = 0, count, precision
     cdef uint32_t bits
+    cdef float again
     if value != value or value - value != 0 or value == 0:
         return put_java_double(p, value)
     memcpy(&bits, &value, 4)
     for precision in range(5, 9):
-        # Six digits, if they read back, are the shortest form. Beyond that a power of two has more than one choice.
+        # Six digits that read back are the shortest form. Beyond them a power of two has more than one choice.
         if bits & 0x7F800000 == 0 or (precision > 5 and bits & 0x7FFFFF == 0):
-            general = java_float(value).encode()
-            memcpy(p, PyBytes_AS_STRING(general), len(general))
-            return p + len(general)
+            return NULL
         text = PyOS_double_to_string(value, c"e", precision, 0, NULL)
-        if <float>string_to_double(text, NULL) == value:
-            count = split_number(text, digits, &exponent)
-            PyMem_Free(text)
-            if count == 1 and not -3 < exponent <= 7:
-                text = PyOS_double_to_string(value, c"e", 1, 0, NULL)
-                count = split_number(text, digits, &exponent)
-                PyMem_Free(text)
-            return put_java(p, digits, count, exponent, value < 0)
+        if text == NULL:
+            PyErr_Clear()
+            return NULL
+        again = <float>c_string_to_double(text, &end, NULL)
+        count = split_number(text, digits, &exponent)
         PyMem_Free(text)
-    raise AssertionError("nine digits identify every float")
+        if again == value:
+            if count == 1 and not -3 < exponent <= 7:
+                count = print_digits(value, c"e", 1, digits, &exponent)
+            return put_java(p, digits, count, exponent, value < 0) if count else NULL
+    return NULL
