@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import secrets
 import tempfile
 import time
 import urllib.request
@@ -24,19 +25,23 @@ def main() -> None:
     parser.add_argument("--kafka", default="127.0.0.1:9092")
     parser.add_argument("--registry", default="http://127.0.0.1:8081")
     parser.add_argument("--topic", default="shop.public.orders")
-    parser.add_argument("--print-sql", action="store_true", help="print the statements for a ClickHouse server")
+    parser.add_argument(
+        "--print-sql", action="store_true", help="print the statements for a ClickHouse server"
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to wait for the topic's end")
     parser.add_argument("--query", help="what to show of the table `replica`")
     arguments = parser.parse_args()
 
-    statements = sql(arguments.kafka, arguments.registry.rstrip("/"), arguments.topic)
+    # A group's offsets outlive its tables: a ClickHouse that is made anew each time must not share its group.
+    group = f"clickhouse-{arguments.topic}" + ("" if arguments.print_sql else f"-{secrets.token_hex(4)}")
+    statements = sql(arguments.kafka, arguments.registry.rstrip("/"), arguments.topic, group)
     if arguments.print_sql:
         print(";\n\n".join(statements) + ";")
         return
     run(statements, arguments.query, arguments.seconds)
 
 
-def sql(kafka: str, registry: str, topic: str) -> list[str]:
+def sql(kafka: str, registry: str, topic: str, group: str) -> list[str]:
     """The three statements, with the columns of the topic's newest schemas."""
     envelope = subject(registry, f"{topic}-value")
     key = [field["name"] for field in subject(registry, f"{topic}-key")["fields"]]
@@ -52,16 +57,26 @@ def sql(kafka: str, registry: str, topic: str) -> list[str]:
         else f"`after.Value.{name}` AS `{name}`"
         for name in columns
     ]
-    separator = ",\n    "
+    lines = ",\n    ".join
+    order = ", ".join(f"`{name}`" for name in key)
     return [
-        f"CREATE TABLE queue (\n    {separator.join([*queue, 'op String'])}\n) ENGINE = Kafka SETTINGS\n"
-        f"    kafka_broker_list = '{kafka}', kafka_topic_list = '{topic}',\n"
-        f"    kafka_group_name = 'clickhouse-{topic}', kafka_format = 'AvroConfluent',\n"
-        f"    format_avro_schema_registry_url = '{registry}'",
-        f"CREATE TABLE replica (\n    {separator.join([*replica, '_version UInt64', '_deleted UInt8'])}\n"
-        f") ENGINE = ReplacingMergeTree(_version, _deleted) ORDER BY ({', '.join(f'`{name}`' for name in key)})",
-        f"CREATE MATERIALIZED VIEW feed TO replica AS SELECT\n    {separator.join(chosen)},\n"
-        "    toUInt64(_offset) AS _version, toUInt8(op = 'd') AS _deleted\nFROM queue",
+        f"""CREATE TABLE queue (
+    {lines([*queue, "op String"])}
+) ENGINE = Kafka SETTINGS
+    kafka_broker_list = '{kafka}',
+    kafka_topic_list = '{topic}',
+    kafka_group_name = '{group}',
+    kafka_flush_interval_ms = 1000,
+    kafka_format = 'AvroConfluent',
+    format_avro_schema_registry_url = '{registry}'""",
+        f"""CREATE TABLE replica (
+    {lines([*replica, "_version UInt64", "_deleted UInt8"])}
+) ENGINE = ReplacingMergeTree(_version, _deleted) ORDER BY ({order})""",
+        f"""CREATE MATERIALIZED VIEW feed TO replica AS SELECT
+    {lines(chosen)},
+    toUInt64(_offset) AS _version,
+    toUInt8(op = 'd') AS _deleted
+FROM queue""",
     ]
 
 
@@ -104,19 +119,27 @@ def run(statements: list[str], query: str | None, seconds: float) -> None:
                 # chdb says so of every Kafka table, which is there and works all the same.
                 if "Shutdown was called" not in str(error):
                     raise
-        seen, deadline = -1, time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            newest = int(str(session.query("SELECT max(_version) + count() FROM replica", "TSV")))
-            if newest == seen > 0:
-                break
-            seen = newest
-            time.sleep(10 if seen <= 0 else 8)
-        query = query or "SELECT * FROM replica FINAL ORDER BY _version DESC LIMIT 10"
-        print(session.query("SELECT count() AS rows FROM replica FINAL", "PrettyCompact"))
-        print(session.query(query, "PrettyCompact"))
+        wait_until_quiet(session, seconds)
+        show(session, "SELECT count() AS rows FROM replica FINAL")
+        show(session, query or "SELECT * FROM replica FINAL ORDER BY _version DESC LIMIT 10")
         session.query("DROP TABLE feed")
         session.query("DROP TABLE queue")
         session.close()
+
+
+def wait_until_quiet(session: Any, seconds: float) -> None:
+    """Return when rows have come and then none for a few seconds, or when the time is over."""
+    seen, quiet, deadline = 0, 0, time.monotonic() + seconds
+    while quiet < 4 and time.monotonic() < deadline:
+        time.sleep(1)
+        count = int(str(session.query("SELECT count() FROM replica", "TSV")))
+        quiet = quiet + 1 if count == seen > 0 else 0
+        seen = count
+
+
+def show(session: Any, query: str) -> None:
+    """Print a query's rows; text that is not UTF-8 with replacement characters."""
+    print(session.query(query, "PrettyCompact").bytes().decode(errors="replace"))
 
 
 if __name__ == "__main__":

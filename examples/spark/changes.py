@@ -20,8 +20,8 @@ JARS = (
     "kafka-clients-3.9.2.jar",
     "commons-pool2-2.13.1.jar",
 )
-SCHEMA_ID = f.conv(f.hex(f.substring("value", 2, 4)), 16, 10).cast("int")
-BODY = f.expr("substring(value, 6)")
+SCHEMA_ID = "CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)"
+BODY = "substring(value, 6)"
 
 
 def main() -> None:
@@ -31,7 +31,9 @@ def main() -> None:
     parser.add_argument("--registry", default="http://127.0.0.1:8081")
     parser.add_argument("--topic", default="shop.public.orders")
     parser.add_argument("--stream", action="store_true", help="read on until Ctrl-C")
-    parser.add_argument("--jars", type=Path, default=Path("build/jars/spark"), help="folder of Spark's packages")
+    parser.add_argument(
+        "--jars", type=Path, default=Path("build/jars/spark"), help="folder of Spark's packages"
+    )
     arguments = parser.parse_args()
 
     spark = session(fetched(arguments.jars))
@@ -59,11 +61,12 @@ def decoded(topic: DataFrame, registry: str, name: str) -> DataFrame:
     """Key, offset and envelope of every change; each value decoded by the schema it was written with."""
     changes = topic.where("value IS NOT NULL")  # a tombstone repeats the delete before it
     reader = answer(f"{registry}/subjects/{name}-value/versions/latest")["schema"]
-    envelope: Column = f.when(f.lit(False), from_avro(BODY, reader))
-    for row in changes.select(SCHEMA_ID.alias("id")).distinct().collect():
+    schema_id, body = f.expr(SCHEMA_ID), f.expr(BODY)
+    envelope: Column = f.when(f.lit(False), from_avro(body, reader))
+    for row in changes.select(schema_id.alias("id")).distinct().collect():
         writer = answer(f"{registry}/schemas/ids/{row.id}")["schema"]
-        one = from_avro(BODY, writer, {"avroSchema": reader, "mode": "FAILFAST"})
-        envelope = envelope.when(SCHEMA_ID == row.id, one)
+        one = from_avro(body, writer, {"avroSchema": reader, "mode": "FAILFAST"})
+        envelope = envelope.when(schema_id == row.id, one)
     return changes.select("key", "offset", envelope.alias("change"))
 
 

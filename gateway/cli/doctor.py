@@ -69,6 +69,12 @@ def has_error(findings: Mapping[str, Sequence[Finding]]) -> bool:
     return any(finding.severity == ERROR for found in findings.values() for finding in found)
 
 
+def passing(findings: Mapping[str, Sequence[Finding]]) -> bool:
+    """Whether there are errors, and all of them may pass by themselves."""
+    errors = [each for found in findings.values() for each in found if each.severity == ERROR]
+    return bool(errors) and all(error.retry for error in errors)
+
+
 def show(findings: Mapping[str, Sequence[Finding]], *, stderr: bool = False) -> None:
     """For people: one paragraph a finding, its statement on lines of its own so that it can be copied."""
     from rich.text import Text

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from capture.options import CaptureOptions
     from gateway.config import Config
     from gateway.supervisor import Endpoints
+
+_PASSING_S: Final = 5.0
+_LOOK_AGAIN_S: Final = 0.25
 
 
 @click.command(name="serve")
@@ -61,9 +65,14 @@ def command(as_json: bool, verbose: bool, no_doctor: bool, **given: Any) -> None
 
 def _examine(options: dict[str, CaptureOptions], *, as_json: bool) -> None:
     """Refuse to start where a capture could not; print what is worth knowing in any case."""
-    from gateway.cli.doctor import examined, has_error, show
+    from gateway.cli.doctor import examined, has_error, passing, show
 
     findings = examined(options)
+    deadline = time.monotonic() + _PASSING_S
+    while passing(findings) and time.monotonic() < deadline:
+        # A database that is starting, or a slot that a killed predecessor still holds for a moment.
+        time.sleep(_LOOK_AGAIN_S)
+        findings = examined(options)
     failed = has_error(findings)
     if as_json:
         for name, found in findings.items():
