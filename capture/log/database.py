@@ -9,9 +9,11 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
+
+from capture.log.errors import LogError, LogFull
 
 BUSY_TIMEOUT_S = 30.0
 
@@ -44,16 +46,21 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """One write transaction: committed and durable at the end, rolled back if the block raises."""
+        """One write transaction: committed and durable at the end, rolled back if the block raises.
+
+        What SQLite refuses is raised as LogFull or LogError.
+        """
         connection = self.connection()
         with self._turn():
-            connection.execute("BEGIN IMMEDIATE")
             try:
+                connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                _roll_back(connection)
+                raise database_error(error, self.path) from error
             except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                _roll_back(connection)
                 raise
 
     @contextmanager
@@ -104,3 +111,23 @@ class Database:
             yield
         finally:
             fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def database_error(error: sqlite3.Error, path: Path) -> LogError:
+    """Say in a LogError what SQLite refused; LogFull where it is space that lacks."""
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        return LogFull(
+            f"cannot write {path}: no space left. Free space on that file system; what was committed stays "
+            f"readable"
+        )
+    return LogError(
+        f"cannot write {path}: {error}. Check the disk, its free space and the permissions of the data "
+        f"directory"
+    )
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    # SQLite may have rolled back by itself, or be unable to: the next BEGIN tells.
+    with suppress(sqlite3.Error):
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

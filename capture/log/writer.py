@@ -10,7 +10,6 @@ fsync may have dropped pages), and opening anew is what finds out.
 
 import fcntl
 import os
-import sqlite3
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Final
 
 from capture.log.catalog import Topic, Watermark
 from capture.log.doorbell import Ringer
-from capture.log.errors import LeaseHeld, LogError, LogFull, storage_error
+from capture.log.errors import LeaseHeld, LogError, storage_error
 from capture.log.layout import lock_path, partition_folder
 from capture.log.partition_writer import PartitionWriter
 from capture.log.store import Log
@@ -87,10 +86,7 @@ class Writer:
 
     def _begin(self) -> None:
         """Fence older writers, then recover."""
-        try:
-            row = self.log.catalog.take_over(self.capture)
-        except sqlite3.Error as error:
-            raise catalog_error(error, self.log.data) from error
+        row = self.log.catalog.take_over(self.capture)
         self.epoch, self.position = row.epoch, row.position
         for topic in self.log.catalog.topics():
             if topic.capture == self.capture:
@@ -144,6 +140,8 @@ class Writer:
         self._check()
         ends = {partition: partition.end_of(offset) for partition, offset in watermarks.items()}
         moves = {partition: end for partition, end in ends.items() if end != partition.committed}
+        if not moves and position is None:
+            return
         held: list[PartitionWriter] = []
         try:
             for partition in moves:
@@ -156,9 +154,6 @@ class Writer:
         except LogError as error:
             self._failed = error
             raise
-        except sqlite3.Error as error:
-            self._failed = catalog_error(error, self.log.data)
-            raise self._failed from error
         finally:
             for partition in held:
                 partition.committing.release()
@@ -183,9 +178,6 @@ class Writer:
         except LogError as error:
             self._failed = error
             raise
-        except sqlite3.Error as error:
-            self._failed = catalog_error(error, self.log.data)
-            raise self._failed from error
         ends = {end.partition_id: end for end in emptied}
         for partition, offset in moves.items():
             partition.log_start_offset = offset
@@ -225,19 +217,6 @@ class Writer:
                 del used[oldest_id]
             else:
                 used.move_to_end(oldest_id)
-
-
-def catalog_error(error: sqlite3.Error, data: Path) -> LogError:
-    """Say in a LogError what SQLite refused; LogFull where it is space that lacks."""
-    if "full" in str(error):
-        return LogFull(
-            f"cannot commit to the catalog in {data}: {error}. Free space on that file system; what was "
-            f"committed stays readable"
-        )
-    return LogError(
-        f"cannot commit to the catalog in {data}: {error}. Check the disk and the permissions of the data "
-        f"directory"
-    )
 
 
 def _take_lease(data: Path, capture: str) -> int:
