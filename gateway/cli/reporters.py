@@ -180,11 +180,16 @@ class HumanReporter:
     def recovered(self, worker: str) -> None:
         """The next status shows it; nothing to say."""
 
-    def say(self, text: str, style: str = "") -> None:
-        """Print above the live line."""
+    def say(self, text: str, style: str = "", *, cut: bool = False) -> None:
+        """Print above the live line; with `cut`, no more of a line than fits."""
         from rich.text import Text
 
-        self._console.print(Text(text, style=style))
+        shown = Text(text, style=style)
+        if cut:
+            self._console.print(shown, overflow="ellipsis", no_wrap=True)
+        else:
+            # A line that is too long is left to the terminal, so that it can be copied as one.
+            self._console.print(shown, soft_wrap=True)
 
     def status(self, status: ServiceStatus) -> None:
         """Redraw; say once per capture what it captures, and once when its snapshot is done."""
@@ -255,7 +260,8 @@ def status_line(status: ServiceStatus) -> str:
     phases: dict[str, int] = {}
     for capture in status.captures:
         phases[capture.phase] = phases.get(capture.phase, 0) + 1
-    parts = [", ".join(f"{count} {phase}" for phase, count in phases.items()) or "no captures"]
+    captures = ", ".join(f"{count} {phase}" for phase, count in phases.items()) or "none"
+    parts = [f"captures: {captures}"]
     parts.append(f"lag {byte_size(status.lag_bytes)}, {duration(status.lag_seconds)}")
     parts.append(f"{number(round(status.rows_per_second))} rows/s")
     if status.connections is not None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _REDRAW_S: Final = 0.5
 _CONNECTIONS_EVERY_S: Final = 5.0
+_BESIDE_S: Final = 3.0
 
 
 async def run_service(
@@ -30,14 +31,18 @@ async def run_service(
 ) -> None:
     """Supervise until SIGINT or SIGTERM, showing the status meanwhile.
 
-    `beside` runs with the service and ends it when it returns or fails; `stopping` is called first when a
+    `beside` runs with the service and ends it when it returns or fails; `stopping` tells it to return when a
     signal comes. Raises SupervisorError when the gateway cannot start, and what `beside` raised.
     """
     supervisor = Supervisor(config, reporter)
+    loop = asyncio.get_running_loop()
 
     def stop() -> None:
         stopping()
-        supervisor.stop()
+        if beside is None:
+            supervisor.stop()
+        else:
+            loop.call_later(_BESIDE_S, supervisor.stop)
 
     async def companion() -> None:
         try:
@@ -48,7 +53,6 @@ async def run_service(
             supervisor.stop()
             raise
 
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
     tasks = [asyncio.create_task(watch(supervisor, log, reporter)), asyncio.create_task(companion())]

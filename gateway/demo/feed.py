@@ -13,6 +13,7 @@ from gateway.config import ConfigError
 _POLL_S: Final = 0.2
 _BATCH: Final = 1000
 _TIMEOUT_S: Final = 10.0
+_PAUSE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Reader:
                 "group.id": "tidegate-demo",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
+                "log_level": 0,
             }
         )
         self._next = dict.fromkeys(topics, 0)
@@ -92,7 +94,8 @@ def wait_for_topics(kafka: str, topics: Sequence[str], stop: threading.Event) ->
     """Return when the broker lists all the topics, or `stop` is set."""
     import confluent_kafka
 
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka, "group.id": "tidegate-demo"})
+    settings = {"bootstrap.servers": kafka, "group.id": "tidegate-demo", "log_level": 0}
+    consumer = confluent_kafka.Consumer(settings)
     try:
         while not stop.is_set():
             if set(topics) <= consumer.list_topics(timeout=_TIMEOUT_S).topics.keys():
@@ -105,7 +108,7 @@ def wait_for_topics(kafka: str, topics: Sequence[str], stop: threading.Event) ->
 def show_changes(
     kafka: str, registry: str, topics: Sequence[str], say: Callable[[str], None], stop: threading.Event
 ) -> None:
-    """Say every streamed change until `stop` is set, a handful a second at most; for a thread of its own."""
+    """Say streamed changes until `stop` is set, one of each table a second; for a thread of its own."""
     wait_for_topics(kafka, topics, stop)
     if stop.is_set():
         return
@@ -113,12 +116,13 @@ def show_changes(
     try:
         while not stop.is_set():
             changes = [change for change in reader.poll() if change.envelope and change.envelope["op"] != "r"]
-            for change in changes[:3]:
+            newest = {change.table: change for change in changes}
+            for change in newest.values():
                 say(described(change))
-            if len(changes) > 3:
-                say(f"  … and {len(changes) - 3} more")
+            if len(changes) > len(newest):
+                say(f"  ... and {len(changes) - len(newest)} more")
             if changes:
-                stop.wait(0.8)
+                stop.wait(_PAUSE_S)
     finally:
         reader.close()
 

@@ -60,10 +60,13 @@ class Demo:
     def _run_on(self, log: Log, postgres: EmbeddedPostgres) -> bool:
         reporter = HumanReporter(lambda endpoints: self._described(endpoints, postgres))
 
+        def say(line: str) -> None:
+            reporter.say(line, cut=True)
+
         async def feed(supervisor: Supervisor) -> None:
             endpoints = await supervisor.ready()
             kafka, registry = endpoints.kafka, endpoints.registry
-            await asyncio.to_thread(show_changes, kafka, registry, self.topics, reporter.say, self._stop)
+            await asyncio.to_thread(show_changes, kafka, registry, self.topics, say, self._stop)
 
         try:
             with shop.Load(self._url, per_second=self._rate), reporter:
