@@ -1,5 +1,6 @@
 """From (API key, version) to the functions that decode, answer and encode it; and the answers when a handler fails."""
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -16,9 +17,9 @@ class Route:
     """One version of one API. Made on its first request, then found with one look-up."""
 
     __slots__ = (
-        "_encoders",
         "api_key",
         "decode",
+        "encode",
         "figures",
         "flexible",
         "flexible_request",
@@ -38,18 +39,17 @@ class Route:
         """Whether the response's header ends with (empty) tagged fields."""
         self.flexible_request = message.is_flexible(api.request, version)
         """Whether the request's header has tagged fields."""
-        self.has_error_code = False
-        """Whether the responses have an error code of their own, outside their topics and partitions."""
         self.figures = figures
-        self._encoders: dict[type, Callable[[Any], list[Buffer]]] = {}
+        response = response_of(api.request)
+        self.encode: Callable[[Any], list[Buffer]] = message.encoder(response, version)
+        self.has_error_code = hasattr(response, "error_code")
+        """Whether the responses have an error code of their own, outside their topics and partitions."""
 
-    def encode(self, response: Any) -> list[Buffer]:
-        """The response's body as buffers."""
-        encoder = self._encoders.get(type(response))
-        if encoder is None:
-            encoder = self._encoders[type(response)] = message.encoder(type(response), self.version)
-            self.has_error_code = hasattr(response, "error_code")
-        return encoder(response)
+
+def response_of(request: type) -> type:
+    """The response of a request: it stands beside it, under the same name."""
+    found: type = getattr(sys.modules[request.__module__], request.__name__.removesuffix("Request") + "Response")
+    return found
 
 
 class Dispatcher:

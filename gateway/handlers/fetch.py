@@ -8,7 +8,7 @@ offset is the high watermark.
 from collections.abc import Hashable
 from typing import Final
 
-from capture.log import LogError, OffsetOutOfRange, PartitionReader
+from capture.log import LogError, LogReader, OffsetOutOfRange, PartitionReader
 from gateway.context import Context
 from gateway.topics.lookup import check_leader_epoch, partition_of, topic_by_id, topic_by_name, unreadable
 from gateway.topics.parked import ParkedFetch
@@ -19,7 +19,6 @@ from protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
     PartitionData,
 )
 
@@ -29,21 +28,77 @@ _UNKNOWN: Final = -1
 _READ_COMMITTED: Final = 1
 
 
-class _Found:
-    """What one look at the log gave for a request."""
+class _Look:
+    """One look at the log for one request: the response so far, and whether it will do."""
 
     __slots__ = ("partition_ids", "record_bytes", "response", "urgent")
 
-    def __init__(self) -> None:
+    def __init__(self, request: FetchRequest, version: int, reader: LogReader) -> None:
         self.response = FetchResponse(responses=[])
         self.record_bytes = 0
         self.urgent = False
         """Whether the client must hear at once of something that is not records."""
         self.partition_ids: list[int] = []
+        """The partitions without an error."""
+        for asked in request.topics:
+            answers: list[PartitionData] = []
+            self.response.responses.append(
+                FetchableTopicResponse(topic=asked.topic, topic_id=asked.topic_id, partitions=answers)
+            )
+            by_id = version >= _BY_ID
+            for partition in asked.partitions:
+                try:
+                    topic = topic_by_id(reader, asked.topic_id) if by_id else topic_by_name(reader, asked.topic)
+                    log = partition_of(reader, topic, partition.partition)
+                    answers.append(self._partition(partition, log, request))
+                except KafkaError as error:
+                    answers.append(_refused(partition, error.code))
+                    self.urgent = True
 
     def enough(self, request: FetchRequest) -> bool:
         """Whether this is to be answered now rather than later."""
         return self.record_bytes >= request.min_bytes or self.urgent
+
+    def _partition(self, asked: FetchPartition, log: PartitionReader, request: FetchRequest) -> PartitionData:
+        if asked.current_leader_epoch != log.leader_epoch:
+            check_leader_epoch(log.leader_epoch, asked.current_leader_epoch)
+        high_watermark = log.high_watermark
+        records: memoryview | bytes | None = b""
+        diverging_epoch = None
+        if asked.last_fetched_epoch >= 0:
+            diverging_epoch = _divergence(asked, log)
+        left = request.max_bytes - self.record_bytes
+        if diverging_epoch is not None:
+            self.urgent = True
+        elif left > 0 or not self.record_bytes:
+            records = self._records(asked, log, left)
+        self.partition_ids.append(log.partition_id)
+        return PartitionData(
+            partition_index=asked.partition,
+            high_watermark=high_watermark,
+            last_stable_offset=high_watermark,
+            log_start_offset=log.log_start_offset,
+            diverging_epoch=diverging_epoch,
+            aborted_transactions=[] if request.isolation_level == _READ_COMMITTED else None,
+            records=records,
+        )
+
+    def _records(self, asked: FetchPartition, log: PartitionReader, left: int) -> memoryview | bytes:
+        try:
+            records = log.read(asked.fetch_offset, min(left, asked.partition_max_bytes))
+        except OffsetOutOfRange as error:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, str(error)) from error
+        except LogError as error:
+            raise unreadable(error) from error
+        if records is None:
+            return b""
+        size = len(records)
+        if size > left and self.record_bytes:
+            # Only the first batch of a response comes whole even above max_bytes, or a client could never get past
+            # it (KIP-74).
+            return b""
+        self.record_bytes += size
+        return records
 
 
 def handle(request: FetchRequest, context: Context) -> FetchResponse | ParkedFetch:
@@ -51,101 +106,35 @@ def handle(request: FetchRequest, context: Context) -> FetchResponse | ParkedFet
     if request.session_id or request.session_epoch > 0:
         # Nobody was given a session; this is Kafka's answer to one that it does not know.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+    look = _Look(request, context.api_version, context.reader)
+    if look.enough(request) or request.max_wait_ms <= 0 or not look.partition_ids:
+        context.metrics.fetch_bytes += look.record_bytes
+        return look.response
+    return _park(request, context, look.partition_ids)
+
+
+def _park(request: FetchRequest, context: Context, partition_ids: list[int]) -> ParkedFetch:
     version = context.api_version
-    found = _look(request, version, context)
-    if found.enough(request) or request.max_wait_ms <= 0 or not found.partition_ids:
-        context.metrics.fetch_bytes += found.record_bytes
-        return found.response
 
     def answer(anyway: bool) -> FetchResponse | None:
-        found = _look(request, version, context)
-        if not anyway and not found.enough(request):
+        look = _Look(request, version, context.reader)
+        if not anyway and not look.enough(request):
             return None
-        context.metrics.fetch_bytes += found.record_bytes
-        return found.response
+        context.metrics.fetch_bytes += look.record_bytes
+        return look.response
 
     return context.parked.park(
-        found.partition_ids,
-        wait_ms=request.max_wait_ms,
-        question=_question(request, version),
-        answer=answer,
+        partition_ids, wait_ms=request.max_wait_ms, question=_question(request, version), answer=answer
     )
 
 
-def _look(request: FetchRequest, version: int, context: Context) -> _Found:
-    found = _Found()
-    for asked in request.topics:
-        found.response.responses.append(_topic(asked, request, version, context, found))
-    return found
-
-
-def _topic(
-    asked: FetchTopic, request: FetchRequest, version: int, context: Context, found: _Found
-) -> FetchableTopicResponse:
-    reader = context.reader
-    answer = FetchableTopicResponse(topic=asked.topic, topic_id=asked.topic_id, partitions=[])
-    try:
-        topic = (
-            topic_by_id(reader, asked.topic_id) if version >= _BY_ID else topic_by_name(reader, asked.topic)
-        )
-    except KafkaError as error:
-        answer.partitions = [_refused(partition, error.code) for partition in asked.partitions]
-        found.urgent = True
-        return answer
-    for partition in asked.partitions:
-        try:
-            log = partition_of(reader, topic, partition.partition)
-            check_leader_epoch(log.leader_epoch, partition.current_leader_epoch)
-            data = _partition(partition, log, request, found)
-        except KafkaError as error:
-            data = _refused(partition, error.code)
-            found.urgent = True
-        answer.partitions.append(data)
-    return answer
-
-
-def _partition(
-    asked: FetchPartition, log: PartitionReader, request: FetchRequest, found: _Found
-) -> PartitionData:
-    high_watermark = log.high_watermark
-    data = PartitionData(
-        partition_index=asked.partition,
-        high_watermark=high_watermark,
-        last_stable_offset=high_watermark,
-        log_start_offset=log.log_start_offset,
-        aborted_transactions=[] if request.isolation_level == _READ_COMMITTED else None,
-        records=b"",
-    )
-    if asked.last_fetched_epoch >= 0 and _diverges(asked, log, data):
-        found.urgent = True
-        return data
-    left = request.max_bytes - found.record_bytes
-    if found.record_bytes and left <= 0:
-        return data
-    try:
-        records = log.read(asked.fetch_offset, min(left, asked.partition_max_bytes))
-    except OffsetOutOfRange as error:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, str(error)) from error
-    except LogError as error:
-        raise unreadable(error) from error
-    if records is None:
-        found.partition_ids.append(log.partition_id)
-    elif not found.record_bytes or len(records) <= left:
-        # The first batch of a response is whole even above max_bytes, or a client could never get past it (KIP-74).
-        data.records = records
-        found.record_bytes += len(records)
-        found.partition_ids.append(log.partition_id)
-    return data
-
-
-def _diverges(asked: FetchPartition, log: PartitionReader, data: PartitionData) -> bool:
-    """Whether the client read records that this log does not have (KIP-595); the response says where it ends."""
+def _divergence(asked: FetchPartition, log: PartitionReader) -> EpochEndOffset | None:
+    """Where the log ends, for a client that read records which it does not have (KIP-595)."""
     if asked.last_fetched_epoch > log.leader_epoch:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "records of an epoch that has not begun")
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "Records of an epoch that has not begun.")
     if asked.fetch_offset <= log.high_watermark:
-        return False
-    data.diverging_epoch = EpochEndOffset(epoch=log.leader_epoch, end_offset=log.high_watermark)
-    return True
+        return None
+    return EpochEndOffset(epoch=log.leader_epoch, end_offset=log.high_watermark)
 
 
 def _refused(asked: FetchPartition, code: ErrorCode) -> PartitionData:
