@@ -19,7 +19,7 @@ def tool(name: str, *arguments: str, given: str = "", timeout_s: float = 60) -> 
     command = [java(), *runners.JAVA_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
     command += ["-cp", class_path(kafka_jars()), f"org.apache.kafka.tools.{name}", *arguments]
     done = subprocess.run(
-        command, input=given, capture_output=True, text=True, timeout=timeout_s, check=False
+        command, input=given, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False
     )
     return done.returncode, done.stdout + done.stderr
 
