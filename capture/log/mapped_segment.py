@@ -32,8 +32,12 @@ _INT32: Final = Struct(">i")
 # Resident pages are counted and let go in pieces of 2 MiB.
 CHUNK_BITS: Final = 21
 
-# Within so many bytes of a batch boundary from the index, headers are walked to find a closer one.
-_WORTH_A_WALK: Final = 64 * 1024
+# Slices no larger than this find their end by walking headers, larger ones begin the walk at an index entry.
+_WORTH_THE_INDEX: Final = 16 * 1024
+# So far the headers are walked for the last bytes that fit into a slice.
+_FAR_ENOUGH: Final = 64 * 1024
+# The index of the active segment is read when so much of the log is not covered by what was read of it.
+_WORTH_READING: Final = 32 * 1024
 
 
 class MappedSegment:
@@ -98,21 +102,27 @@ class MappedSegment:
 
     def end_of_slice(self, position: int, max_bytes: int) -> int:
         """The end of the batches from `position` on that fit into `max_bytes`; of the first one at least."""
-        limit = position + max_bytes
-        if limit >= self.visible_bytes:
-            return self.visible_bytes
+        limit, visible_bytes, view = position + max_bytes, self.visible_bytes, self.view
+        if limit >= visible_bytes:
+            return visible_bytes
         end = self._following(position)
         if end >= limit:
             return end
-        boundary = self._boundary_before(limit)
-        if boundary > end and self._begins_batch(boundary):
-            end = boundary
-        if limit - end > _WORTH_A_WALK and boundary:
-            return end
+        if max_bytes > _WORTH_THE_INDEX:
+            boundary = self._boundary_before(limit)
+            if boundary > end and self._begins_batch(boundary):
+                end = boundary
+        walked_from = end
         while True:
-            following = self._following(end)
-            if following > limit:
+            # What is committed goes on past `limit`, so a whole batch stands here unless the log is damaged.
+            if visible_bytes - end < HEADER_SIZE:
+                raise CorruptLog(self.path, end, "a batch header runs past the committed bytes")
+            (length,) = _INT32.unpack_from(view, end + 8)
+            following = end + 12 + length
+            if following > limit or following - walked_from > _FAR_ENOUGH:
                 return end
+            if length < HEADER_SIZE - 12:
+                raise CorruptLog(self.path, end, f"impossible batch length {length}")
             end = following
 
     def let_go(self, chunk: int) -> None:
@@ -124,6 +134,13 @@ class MappedSegment:
             mapping = self.view.obj
             assert isinstance(mapping, mmap.mmap)
             mapping.madvise(mmap.MADV_DONTNEED, begin, length)
+
+    def release(self) -> None:
+        """Let go of the mappings; slices keep theirs."""
+        self.view = memoryview(b"")
+        self._index = None
+        self.mapped_bytes = self.visible_bytes = 0
+        self.resident.clear()
 
     def base_offset_at(self, position: int) -> int:
         """The base offset of the batch at `position`."""
@@ -213,7 +230,7 @@ class MappedSegment:
     def _read_index(self) -> None:
         """Take over the entries that were committed since the last time, if they may be worth it."""
         last = self._positions[-1] if self._positions else 0
-        if self.visible_bytes - last < _WORTH_A_WALK // 2:
+        if self.visible_bytes - last < _WORTH_READING:
             return
         try:
             file = os.open(self.path.with_suffix(INDEX_SUFFIX), os.O_RDONLY | os.O_CLOEXEC)

@@ -23,7 +23,8 @@ class MappedSegments:
         self._max_chunks = max(1, max_resident_bytes >> CHUNK_BITS)
         self._segments: dict[tuple[int, int], MappedSegment] = {}
         self._resident: deque[tuple[MappedSegment, int]] = deque()
-        self._clock = 0
+        # Counts look-ups, to tell what was used last.
+        self.clock = 0
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -33,17 +34,19 @@ class MappedSegments:
 
         FileNotFoundError if it is gone, CorruptLog if it is shorter than that.
         """
-        self._clock += 1
+        self.clock += 1
         key = (partition_id, base_offset)
         segment = self._segments.get(key)
         if segment is None or (committed is None) is not segment.sealed:
             if len(self._segments) >= self._limit:
                 self._make_room()
             segment = MappedSegment(folder, base_offset, sealed=committed is None)
+            if key in self._segments:
+                self._drop(key)
             self._segments[key] = segment
         if committed is not None and committed != segment.visible_bytes:
             segment.reach(committed)
-        segment.last_used = self._clock
+        segment.last_used = self.clock
         return segment
 
     def forget(self, partition_id: int) -> None:
@@ -71,6 +74,7 @@ class MappedSegments:
         segment = self._segments.pop(key)
         if segment.resident:
             self._resident = deque(entry for entry in self._resident if entry[0] is not segment)
+        segment.release()
 
 
 def affordable_segments() -> int:

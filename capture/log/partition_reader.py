@@ -9,7 +9,7 @@ from typing import Final
 from capture.log.catalog import PartitionRow
 from capture.log.errors import CorruptLog, OffsetOutOfRange
 from capture.log.layout import segment_base_offsets, segment_path
-from capture.log.mapped_segment import MappedSegment
+from capture.log.mapped_segment import CHUNK_BITS, MappedSegment
 from capture.log.mapped_segments import MappedSegments
 from capture.log.timestamps import TimeIndex, first_at_or_after, largest_timestamp
 
@@ -27,6 +27,7 @@ class PartitionReader:
         "_hints",
         "_mapped",
         "_newest_ms",
+        "_recent",
         "_segment_base_offset",
         "_segment_bytes",
         "high_watermark",
@@ -60,6 +61,7 @@ class PartitionReader:
         self._base_offsets: list[int] | None = None
         # offset -> (segment, first byte of the batch that begins there)
         self._hints: dict[int, tuple[int, int]] = {}
+        self._recent: MappedSegment | None = None
         # The largest timestamps of sealed segments that were asked for, by base offset.
         self._newest_ms: dict[int, int] = {}
 
@@ -129,6 +131,7 @@ class PartitionReader:
             # Not seen before, or the segment ended where the slice did, and the next one begins here.
             segment = self._segment(self._base_offset_for(offset))
             position = segment.position_of(offset)
+            hints[offset] = (segment.base_offset, position)
         end = segment.end_of_slice(position, max_bytes)
         if len(hints) >= _MAX_HINTS:
             hints.clear()
@@ -136,7 +139,9 @@ class PartitionReader:
             hints[segment.base_offset_at(end)] = (segment.base_offset, end)
         elif segment.base_offset == self._segment_base_offset:
             hints[self.high_watermark] = (segment.base_offset, end)
-        self._mapped.touch(segment, position, end)
+        chunk = position >> CHUNK_BITS
+        if chunk not in segment.resident or chunk != (end - 1) >> CHUNK_BITS:
+            self._mapped.touch(segment, position, end)
         return segment.view[position:end]
 
     def _offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
@@ -183,8 +188,19 @@ class PartitionReader:
         return TimeIndex(segment_path(self._folder, base_offset), base_offset, end_offset)
 
     def _segment(self, base_offset: int) -> MappedSegment:
+        recent = self._recent
         committed = self._segment_bytes if base_offset == self._segment_base_offset else None
-        return self._mapped.get(self.partition_id, self._folder, base_offset, committed)
+        if (
+            recent is not None
+            and recent.base_offset == base_offset
+            # A released segment has no visible bytes.
+            and (recent.visible_bytes if recent.sealed else committed == recent.visible_bytes)
+        ):
+            recent.last_used = self._mapped.clock
+            return recent
+        recent = self._mapped.get(self.partition_id, self._folder, base_offset, committed)
+        self._recent = recent
+        return recent
 
     def _base_offset_for(self, offset: int) -> int:
         bases = self._list()
