@@ -139,6 +139,8 @@ class Coordinator:
 
         :raises KafkaError: why not.
         """
+        if generation_id >= 0 and group_id in self._committed and self._groups.get(group_id) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)  # the group is there, but without members
         self._groups.check_commit(group_id, identity, generation_id, self._steady_ms())
         self._arm()
         if group_id not in self._committed and len(self._committed) >= self.config.max_offset_groups:

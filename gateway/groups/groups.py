@@ -118,7 +118,9 @@ class Groups:
             group.check_commit(identity, generation_id, now_ms)
             self._note(group)
         elif generation_id >= 0:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)  # of a group before a restart
+            # From version 9 on Kafka says GROUP_ID_NOT_FOUND, which clients take for fatal. Here a restart
+            # loses the members of all groups, and this code makes them join again.
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
     def tick(self, now_ms: int) -> list[Effect]:
         """Call every group whose time has come."""

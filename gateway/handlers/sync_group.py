@@ -1,13 +1,22 @@
 """SyncGroup: the leader hands in the assignment, every member takes its own; parked until the leader's
 came."""
 
+from typing import Final
+
 from gateway.context import Context, Later
 from gateway.groups.messages import Sync, SyncAnswer
+from protocol.errors import ErrorCode
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
+PROTOCOL_GIVEN_FROM: Final = 5
+"""From this version on a member has to say which protocol it assumes (KIP-559)."""
 
-def handle(request: SyncGroupRequest, context: Context) -> Later[SyncGroupResponse]:
+
+def handle(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | Later[SyncGroupResponse]:
     """Hand the request to the group; the leader's request resolves everybody's answer."""
+    given = request.protocol_type is not None and request.protocol_name is not None
+    if context.api_version >= PROTOCOL_GIVEN_FROM and not given:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     later: Later[SyncGroupResponse] = Later()
     sync = Sync(
         member_id=request.member_id,

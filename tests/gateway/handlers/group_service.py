@@ -162,6 +162,11 @@ def join(group_id: str, member_id: str = "", *, version: int = 9, **kwargs: Any)
     return JoinGroupRequest(group_id=group_id, member_id=member_id, **(fields | kwargs))
 
 
+def sync(**kwargs: Any) -> SyncGroupRequest:
+    """A SyncGroup that assumes what `join` brings about."""
+    return SyncGroupRequest(**({"protocol_type": "consumer", "protocol_name": "range"} | kwargs))
+
+
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\x12shop.public.orders\xff\xff\xff\xff"
 
 

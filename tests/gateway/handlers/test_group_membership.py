@@ -10,8 +10,8 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequestProtocol
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.gateway.handlers.group_service import SUBSCRIPTION, GroupService, join, with_service
+from protocol.messages.sync_group import SyncGroupRequestAssignment
+from tests.gateway.handlers.group_service import SUBSCRIPTION, GroupService, join, sync, with_service
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -91,16 +91,16 @@ def test_a_member_syncs_in_every_version(version: int, tmp_path: Path) -> None:
     async def scenario(service: GroupService) -> None:
         member_id = await service.member()
         answer = await service.ask(
-            SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id, assignments=[]), version
+            sync(group_id="g", generation_id=1, member_id=member_id, assignments=[]), version
         )
         assert (answer.error_code, bytes(answer.assignment)) == (0, b"all")
         assert answer.protocol_name == ("range" if version >= 5 else None)
         wrong = await service.ask(
-            SyncGroupRequest(group_id="g", generation_id=9, member_id=member_id, assignments=[]), version
+            sync(group_id="g", generation_id=9, member_id=member_id, assignments=[]), version
         )
         assert wrong.error_code == ErrorCode.ILLEGAL_GENERATION
         nobody = await service.ask(
-            SyncGroupRequest(group_id="none", generation_id=1, member_id=member_id, assignments=[]), version
+            sync(group_id="none", generation_id=1, member_id=member_id, assignments=[]), version
         )
         assert nobody.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -110,13 +110,12 @@ def test_a_member_syncs_in_every_version(version: int, tmp_path: Path) -> None:
 def test_sync_refuses_another_protocol(tmp_path: Path) -> None:
     async def scenario(service: GroupService) -> None:
         member_id = await service.member()
-        answer = await service.ask(
-            SyncGroupRequest(
-                group_id="g", generation_id=1, member_id=member_id, protocol_name="sticky", assignments=[]
-            ),
-            5,
-        )
-        assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        for name in ("sticky", None):
+            request = sync(
+                group_id="g", generation_id=1, member_id=member_id, protocol_name=name, assignments=[]
+            )
+            answer = await service.ask(request, 5)
+            assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
     with_service(tmp_path, scenario)
 
@@ -213,7 +212,7 @@ def test_the_loops_one_timer_ends_the_initial_delay_and_sessions(tmp_path: Path)
         assert (await first).generation_id == (await second).generation_id == 1
         follower = next(one for one in (first.result(), second.result()) if one.leader != one.member_id)
         parked = service.begin(
-            SyncGroupRequest(group_id="g", generation_id=1, member_id=follower.member_id, assignments=[]), 3
+            sync(group_id="g", generation_id=1, member_id=follower.member_id, assignments=[]), 3
         )
         # The leader says nothing more: its session ends, and the follower is called to a new generation.
         assert (await parked).error_code == ErrorCode.REBALANCE_IN_PROGRESS
@@ -231,7 +230,7 @@ def test_an_answer_may_bring_the_next_request_at_once(tmp_path: Path) -> None:
         synced: list[object] = []
 
         def sync_at_once(future: object) -> None:
-            request = SyncGroupRequest(
+            request = sync(
                 group_id="g",
                 generation_id=2,
                 member_id=first,
@@ -244,7 +243,7 @@ def test_an_answer_may_bring_the_next_request_at_once(tmp_path: Path) -> None:
         await again
         await parked
         answer = await service.ask(
-            SyncGroupRequest(group_id="g", generation_id=2, member_id=given.member_id, assignments=[]), 5
+            sync(group_id="g", generation_id=2, member_id=given.member_id, assignments=[]), 5
         )
         assert bytes(answer.assignment) == b"x"
         assert len(synced) == 1
