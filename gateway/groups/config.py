@@ -26,7 +26,7 @@ class GroupConfig:
     max_groups: int = 10_000
     """Groups with members, or whose members left lately, at a time. Groups that only commit offsets are not
     held here."""
-    max_offset_groups: int = 100_000
+    max_offset_groups: int = 10_000
     """Groups that have committed offsets."""
     max_group_bytes: int = 4 * 1024 * 1024
     """What is held of one group in memory, mostly the metadata and assignments of its members (in Kafka a

@@ -12,13 +12,20 @@ from protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 
+OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8
+"""READ, DELETE and DESCRIBE as bits of Kafka's AclOperation: what anybody may do to a group here
+(KIP-430)."""
 NOT_FOUND_FROM: Final = 6
 """From this version on a group that does not exist is an error (KIP-1043); before, it is a dead one."""
 
 
 def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
     """Describe each group by itself."""
-    return DescribeGroupsResponse(groups=[_group(group_id, context) for group_id in request.groups])
+    response = DescribeGroupsResponse(groups=[_group(group_id, context) for group_id in request.groups])
+    if request.include_authorized_operations:
+        for group in response.groups:
+            group.authorized_operations = OPERATIONS
+    return response
 
 
 def _group(group_id: str, context: Context) -> DescribedGroup:

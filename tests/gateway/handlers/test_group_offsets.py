@@ -341,6 +341,11 @@ def test_groups_are_described(version: int, tmp_path: Path) -> None:
         assert none.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
         if version >= 6:
             assert none.error_message == "Group none not found."
+        if version >= 3:
+            assert stable.authorized_operations == -(2**31)
+            asked = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
+            answer = await service.ask(asked, version)
+            assert answer.groups[0].authorized_operations == 0b101001000
 
     with_service(tmp_path, scenario)
 
