@@ -1,4 +1,4 @@
-"""`python -m gateway`: the gateway process. `tidegate gateway` and the supervisor start it; people use those."""
+"""`python -m gateway`: the gateway process, as `tidegate gateway` and the supervisor start it."""
 
 import argparse
 import asyncio
@@ -15,16 +15,24 @@ from capture.log import LogError
 from gateway.config import Address, Config, ConfigError, GatewayConfig, LogConfig
 from gateway.log_lines import configure
 from gateway.server import Gateway, StartError, run
+from gateway.worker_process import HELD
 
 log = logging.getLogger("gateway")
 
 
 def main() -> int:
     """Serve until SIGTERM. The exit code: 0 after that, 1 when it could not start, 2 for wrong arguments."""
+    arguments = sys.argv[1:]
+    if arguments == [HELD]:
+        # Preloaded by the supervisor: everything is imported, and the arguments come now, or never.
+        line = sys.stdin.readline()
+        if not line:
+            return 0
+        arguments = json.loads(line)
     try:
-        config = _config()
+        config = _config(arguments)
     except ConfigError as error:
-        print(error, file=sys.stderr)
+        sys.stderr.write(f"{error}\n")
         return 2
     configure()
     _raise_file_limit()
@@ -37,14 +45,15 @@ def main() -> int:
     return 0
 
 
-def _config() -> Config:
+def _config(arguments: list[str]) -> Config:
+    defaults = GatewayConfig()
     parser = argparse.ArgumentParser(prog="python -m gateway", description=__doc__)
-    parser.add_argument("--data", type=Path, default=LogConfig.data, metavar="DIR")
-    parser.add_argument("--kafka", type=Address.parse, default=GatewayConfig.kafka, metavar="HOST:PORT")
-    parser.add_argument("--registry", type=Address.parse, default=GatewayConfig.registry, metavar="HOST:PORT")
-    parser.add_argument("--admin", type=Address.parse, default=GatewayConfig.admin, metavar="HOST:PORT")
+    parser.add_argument("--data", type=Path, default=LogConfig().data, metavar="DIR")
+    parser.add_argument("--kafka", type=Address.parse, default=defaults.kafka, metavar="HOST:PORT")
+    parser.add_argument("--registry", type=Address.parse, default=defaults.registry, metavar="HOST:PORT")
+    parser.add_argument("--admin", type=Address.parse, default=defaults.admin, metavar="HOST:PORT")
     parser.add_argument("--advertised", type=Address.parse, default=None, metavar="HOST:PORT")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     return Config(
         log=LogConfig(data=given.data),
         gateway=GatewayConfig(
@@ -59,7 +68,8 @@ def _announce(gateway: Gateway) -> None:
     gc.collect()
     gc.freeze()
     addresses = {"kafka": gateway.kafka, "registry": gateway.registry, "admin": gateway.admin}
-    print(json.dumps({"ready": True} | {name: str(at) for name, at in addresses.items()}), flush=True)  # noqa: T201
+    sys.stdout.write(json.dumps({"ready": True} | {name: str(at) for name, at in addresses.items()}) + "\n")
+    sys.stdout.flush()
 
 
 def _raise_file_limit() -> None:

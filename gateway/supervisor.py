@@ -2,7 +2,7 @@
 
 A worker is started with `python -m`; a capture's options go to it by stdin, so no secret stands in a
 command line. Every worker is in a session of its own (a terminal's Ctrl-C reaches the supervisor alone,
-which ends them in order) and dies with the supervisor (PR_SET_PDEATHSIG, Linux).
+which ends them in order) and dies with the supervisor (`gateway.worker_process`).
 
 Which end of a worker is final: of a capture, any exit but by a signal or with 75 (EX_TEMPFAIL), for then
 trying again cannot help; of the gateway, an exit before it was ever ready.
@@ -12,26 +12,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import json
-import os
 import signal
-import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, Protocol
 
-from gateway.config import Address, CaptureConfig, Config, without_passwords
+from gateway.config import Address, Config, without_passwords
+from gateway.worker_process import (
+    EX_TEMPFAIL,
+    WorkerProcess,
+    capture_command,
+    capture_stdin,
+    gateway_command,
+    held_arguments,
+)
 
-EX_TEMPFAIL: Final = 75
 GATEWAY: Final = "gateway"
 
-_PR_SET_PDEATHSIG: Final = 1
 _STEADY_S: Final = 60.0
-_LINE_LIMIT: Final = 1 << 20
 _TAIL_LINES: Final = 50
 
 
@@ -74,7 +74,7 @@ class Worker:
     name: str
     command: list[str]
     stdin: bytes = b""
-    process: asyncio.subprocess.Process | None = None
+    process: WorkerProcess | None = None
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=_TAIL_LINES))
     was_ready: bool = False
     failure: str | None = None
@@ -88,7 +88,8 @@ class Worker:
 class Supervisor:
     """Starts everything, keeps it running until `stop` is called, then ends it in order."""
 
-    def __init__(self, config: Config, reporter: Reporter) -> None:
+    def __init__(self, config: Config, reporter: Reporter, *, held: WorkerProcess | None = None) -> None:
+        """`held` is a preloaded gateway (`start_held_gateway`) to be used for the gateway's first life."""
         self.config = config
         self.endpoints: Endpoints | None = None
         self.failures: dict[str, str] = {}
@@ -96,6 +97,7 @@ class Supervisor:
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
         self._workers: list[Worker] = []
+        self._held = held
 
     def stop(self) -> None:
         """End the service; `run` returns when every process is gone."""
@@ -180,34 +182,29 @@ class Supervisor:
     async def _run_once(self, worker: Worker) -> int:
         """One life of a worker; returns its exit code, negative for a signal."""
         worker.tail.clear()
-        process = await asyncio.create_subprocess_exec(
-            *self._command(worker),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            limit=_LINE_LIMIT,
-            env=child_environment(),
-            start_new_session=True,
-            preexec_fn=dies_with(os.getpid()),
-        )
-        worker.process = process
-        assert process.stdin is not None
+        process = self._start(worker)
         if self._stop.is_set():
             process.terminate()
         readers = [
             asyncio.create_task(self._read_stdout(worker, process)),
             asyncio.create_task(self._read_stderr(worker, process)),
         ]
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            process.stdin.write(worker.stdin)
-            await process.stdin.drain()
-            process.stdin.close()
         code = await process.wait()
         await asyncio.wait(readers, timeout=1)
         for reader in readers:
             reader.cancel()
         worker.process = None
         return code
+
+    def _start(self, worker: Worker) -> WorkerProcess:
+        if worker.is_gateway and self._held is not None:
+            process, self._held = self._held, None
+            process.give(held_arguments(self.config))
+        else:
+            process = WorkerProcess(self._command(worker))
+            process.give(worker.stdin)
+        worker.process = process
+        return process
 
     def _command(self, worker: Worker) -> list[str]:
         """A gateway that comes back listens where it listened before, though its ports were ephemeral."""
@@ -218,9 +215,8 @@ class Supervisor:
             return command
         return worker.command
 
-    async def _read_stdout(self, worker: Worker, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None
-        async for line in _lines(process.stdout):
+    async def _read_stdout(self, worker: Worker, process: WorkerProcess) -> None:
+        async for line in process.stdout_lines():
             endpoints = _ready_line(line) if worker.is_gateway else None
             if endpoints is None:
                 self._reporter.log_line(worker.name, line)
@@ -231,9 +227,8 @@ class Supervisor:
                 self._reporter.ready(endpoints)
                 self._ready.set()
 
-    async def _read_stderr(self, worker: Worker, process: asyncio.subprocess.Process) -> None:
-        assert process.stderr is not None
-        async for line in _lines(process.stderr):
+    async def _read_stderr(self, worker: Worker, process: WorkerProcess) -> None:
+        async for line in process.stderr_lines():
             worker.tail.append(line)
             self._reporter.log_line(worker.name, line)
 
@@ -253,72 +248,6 @@ class Supervisor:
                         with contextlib.suppress(ProcessLookupError):
                             process.kill()
                     await asyncio.wait(late)
-
-
-def gateway_command(config: Config) -> list[str]:
-    """The command line of the gateway process; nothing in it is secret."""
-    gateway = config.gateway
-    command = [*_python_module("gateway"), "--data", str(config.log.data)]
-    for option in ("kafka", "registry", "admin"):
-        command += [f"--{option}", str(getattr(gateway, option))]
-    if gateway.advertised is not None:
-        command += ["--advertised", str(gateway.advertised)]
-    return command
-
-
-def capture_command(name: str, data: Path) -> list[str]:
-    """The command line of a capture's worker, which reads its options from stdin."""
-    return [*_python_module("capture"), name, "--data", str(data), "--options-json", "-"]
-
-
-def capture_stdin(capture: CaptureConfig) -> bytes:
-    """A capture's properties as its worker reads them."""
-    return json.dumps(dict(capture.properties)).encode() + b"\n"
-
-
-def _python_module(module: str) -> list[str]:
-    # -P keeps the current directory out of the way: it may hold a capture.py of somebody else's.
-    return [sys.executable, "-P", "-m", module]
-
-
-def child_environment() -> Mapping[str, str]:
-    """Ours, with the folder of our own packages where they are not installed but run from their source."""
-    root = str(Path(__file__).resolve().parent.parent)
-    environment = dict(os.environ)
-    if "site-packages" not in root and "dist-packages" not in root:
-        paths = [root, *filter(None, [environment.get("PYTHONPATH")])]
-        environment["PYTHONPATH"] = os.pathsep.join(paths)
-    environment["PYTHONUNBUFFERED"] = "1"
-    return environment
-
-
-def dies_with(parent: int, death_signal: int = signal.SIGKILL) -> Callable[[], None] | None:
-    """What a child does before its exec so that the kernel ends it when `parent` dies (Linux; else None).
-
-    The child must be started by a thread that lives as long as the process: prctl(2) ties it to the thread.
-    """
-    if sys.platform != "linux":
-        return None
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def prepare() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
-        if os.getppid() != parent:  # it died between the fork and the line above
-            os._exit(EX_TEMPFAIL)
-
-    return prepare
-
-
-async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
-    """The lines of a worker's output; one beyond a megabyte is dropped."""
-    while True:
-        try:
-            line = await stream.readline()
-        except ValueError:
-            continue
-        if not line:
-            return
-        yield line.decode(errors="replace").rstrip("\r\n")
 
 
 def _message(line: str) -> str:

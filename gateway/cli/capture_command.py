@@ -27,7 +27,7 @@ def command(name: str, **given: Any) -> None:
         config = configuration(arguments)
         capture = config.capture(name)
         options_of(capture)
-    from gateway.supervisor import capture_command, capture_stdin, child_environment
+    from gateway.worker_process import capture_command, capture_stdin, child_environment
 
     # Its options go to the worker by stdin, through a file without a name, so that `ps` shows no secret.
     with tempfile.TemporaryFile() as options:

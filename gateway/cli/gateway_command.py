@@ -20,7 +20,7 @@ def command(**given: Any) -> None:
     """
     with refusing():
         config = configuration(Arguments(**given))
-    from gateway.supervisor import child_environment, gateway_command
+    from gateway.worker_process import child_environment, gateway_command
 
     arguments = gateway_command(config)
     os.execve(arguments[0], arguments, child_environment())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -39,8 +39,11 @@ class ServiceReporter(SupervisorReporter, Protocol):
 class JsonReporter:
     """One JSON object a line on stdout; the workers' own log lines go to stderr as they are."""
 
-    def __init__(self, captures: Sequence[str], data: Path) -> None:
+    def __init__(
+        self, captures: Sequence[str], data: Path, *, after_ready: Iterable[Mapping[str, object]] = ()
+    ) -> None:
         self._captures = list(captures)
+        self._after_ready = after_ready
         self._data = data
         self._last: object = None
 
@@ -56,6 +59,8 @@ class JsonReporter:
         """The first line a program waits for."""
         data = str(self._data.resolve())
         self._print("ready", **asdict(endpoints), captures=self._captures, data=data)
+        for event in self._after_ready:
+            click.echo(json.dumps(event, ensure_ascii=False))
 
     def log_line(self, worker: str, line: str) -> None:
         """Passed on."""

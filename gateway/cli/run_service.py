@@ -12,6 +12,7 @@ from gateway.cli.reporters import ServiceReporter
 from gateway.cli.status import StatusReader, kafka_connections
 from gateway.config import Config
 from gateway.supervisor import Supervisor
+from gateway.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
     from capture.log import Log
@@ -26,15 +27,17 @@ async def run_service(
     log: Log,
     reporter: ServiceReporter,
     *,
+    held: WorkerProcess | None = None,
     beside: Callable[[Supervisor], Awaitable[None]] | None = None,
     stopping: Callable[[], None] = lambda: None,
 ) -> None:
     """Supervise until SIGINT or SIGTERM, showing the status meanwhile.
 
-    `beside` runs with the service and ends it when it returns or fails; `stopping` tells it to return when a
-    signal comes. Raises SupervisorError when the gateway cannot start, and what `beside` raised.
+    `held` is a preloaded gateway. `beside` runs with the service and ends it when it returns or fails;
+    `stopping` tells it to return when a signal comes. Raises SupervisorError when the gateway cannot start,
+    and what `beside` raised.
     """
-    supervisor = Supervisor(config, reporter)
+    supervisor = Supervisor(config, reporter, held=held)
     loop = asyncio.get_running_loop()
 
     def stop() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,11 +21,15 @@ from gateway.cli.settings import (
     refusing,
     service_options,
 )
+from gateway.worker_process import WorkerProcess, start_held_gateway
 
 if TYPE_CHECKING:
     from capture.options import CaptureOptions
+    from capture.postgres.doctor import Finding
     from gateway.config import Config
     from gateway.supervisor import Endpoints
+
+    Findings = Mapping[str, Sequence[Finding]]
 
 _PASSING_S: Final = 5.0
 _LOOK_AGAIN_S: Final = 0.25
@@ -49,8 +53,19 @@ def command(as_json: bool, verbose: bool, no_doctor: bool, **given: Any) -> None
       tidegate serve --config tidegate.toml
       tidegate serve --debezium-config connector.json --data /var/lib/tidegate
     """
+    held = start_held_gateway()
+    try:
+        _start(held, Arguments(**given), as_json=as_json, verbose=verbose, no_doctor=no_doctor)
+    finally:
+        held.discard()
+
+
+def _start(
+    held: WorkerProcess, arguments: Arguments, *, as_json: bool, verbose: bool, no_doctor: bool
+) -> None:
+    """All that comes before the first worker: the configuration, and what the databases lack."""
     with refusing():
-        config = configuration(Arguments(**given))
+        config = configuration(arguments)
         options = {capture.name: options_of(capture) for capture in config.captures}
     if not options:
         raise UsageRefusal(
@@ -58,13 +73,12 @@ def command(as_json: bool, verbose: bool, no_doctor: bool, **given: Any) -> None
             "--config (to serve an existing change log alone, run `tidegate gateway`)"
         )
     as_json = as_json or not sys.stdout.isatty()
-    if not no_doctor:
-        _examine(options, as_json=as_json)
-    serve(config, options, as_json=as_json, verbose=verbose)
+    findings: Findings = {} if no_doctor else _examined(options, as_json=as_json)
+    serve(config, options, findings, held, as_json=as_json, verbose=verbose)
 
 
-def _examine(options: dict[str, CaptureOptions], *, as_json: bool) -> None:
-    """Refuse to start where a capture could not; print what is worth knowing in any case."""
+def _examined(options: Mapping[str, CaptureOptions], *, as_json: bool) -> Findings:
+    """What is worth knowing of the databases; refuses to start where a capture could not."""
     from gateway.cli.doctor import examined, has_error, passing, show
 
     findings = examined(options)
@@ -74,19 +88,35 @@ def _examine(options: dict[str, CaptureOptions], *, as_json: bool) -> None:
         time.sleep(_LOOK_AGAIN_S)
         findings = examined(options)
     failed = has_error(findings)
-    if as_json:
-        for name, found in findings.items():
-            for finding in found:
-                fields = {"event": "finding", "capture": name, **asdict(finding)}
-                click.echo(json.dumps(fields, ensure_ascii=False, default=str))
+    if failed and as_json:
+        for event in finding_events(findings):
+            click.echo(json.dumps(event, ensure_ascii=False))
     if failed or not as_json:
-        show(findings, stderr=True)
+        show(findings, stderr=failed)
     if failed:
         raise Refusal("nothing was started: mend the above, then start again")
+    return findings
 
 
-def serve(config: Config, options: dict[str, CaptureOptions], *, as_json: bool, verbose: bool) -> None:
+def finding_events(findings: Findings) -> Iterator[dict[str, object]]:
+    """What the examination found, as JSON lines."""
+    for name, found in findings.items():
+        for finding in found:
+            yield {"event": "finding", "capture": name, **asdict(finding)}
+
+
+def serve(
+    config: Config,
+    options: Mapping[str, CaptureOptions],
+    findings: Findings,
+    held: WorkerProcess,
+    *,
+    as_json: bool,
+    verbose: bool,
+) -> None:
     """Run the service until a signal; raises Refusal when the gateway or the log cannot start."""
+    import asyncio
+
     from capture.log import Log
     from gateway.cli.reporters import HumanReporter, JsonReporter, ServiceReporter
     from gateway.cli.run_service import run_service
@@ -96,17 +126,17 @@ def serve(config: Config, options: dict[str, CaptureOptions], *, as_json: bool, 
         log = Log.open(config.log.data, create=True)
     reporter: ServiceReporter
     if as_json:
-        reporter = JsonReporter(list(options), config.log.data)
+        reporter = JsonReporter(list(options), config.log.data, after_ready=finding_events(findings))
     else:
         reporter = HumanReporter(lambda endpoints: described(config, options, endpoints), verbose=verbose)
     try:
         with reporter:
-            asyncio.run(run_service(config, log, reporter))
+            asyncio.run(run_service(config, log, reporter, held=held))
     except SupervisorError as error:
         raise Refusal(str(error)) from error
 
 
-def described(config: Config, options: dict[str, CaptureOptions], endpoints: Endpoints) -> str:
+def described(config: Config, options: Mapping[str, CaptureOptions], endpoints: Endpoints) -> str:
     """What is captured and where to point clients, as shown once on a terminal."""
     lines = ["", "Tidegate captures"]
     for name, each in options.items():

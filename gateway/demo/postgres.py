@@ -20,7 +20,7 @@ from typing import Final, Self
 
 import psycopg
 
-from gateway.supervisor import dies_with
+from gateway.worker_process import dies_with
 
 SUPERUSER: Final = "postgres"
 _SETTINGS: Final = MappingProxyType(

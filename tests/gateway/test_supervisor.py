@@ -225,7 +225,7 @@ def test_what_does_not_end_by_itself_is_killed(tmp_path: Path, scripts: dict[str
 @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is Linux's")
 def test_children_die_with_a_killed_supervisor() -> None:
     program = (
-        "import os, subprocess, sys\nfrom gateway.supervisor import dies_with\n"
+        "import os, subprocess, sys\nfrom gateway.worker_process import dies_with\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'],"
         " preexec_fn=dies_with(os.getpid()), start_new_session=True)\n"
         "print(child.pid, flush=True)\nchild.wait()"
