@@ -46,6 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run(options, given.data)
     except CaptureError as error:
         return _failed(str(error), EXIT_RETRY if error.retry else EXIT_FAILURE)
+    except Exception as error:  # the outermost loop: anything else is a bug
+        log.exception("capture broke")
+        return _failed(f"{type(error).__name__}: {error}; this is a bug, please report it", EXIT_FAILURE)
     return 0
 
 

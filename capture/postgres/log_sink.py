@@ -50,7 +50,7 @@ class LogSink:
         self._committing = False
         self._backlog_bytes = 0
         self._stopping = False
-        self._error: CaptureError | None = None
+        self._error: Exception | None = None
         self._committer: threading.Thread | None = None
         self.committed_lsn = ZERO
 
@@ -183,12 +183,14 @@ class LogSink:
                 if handover is None:
                     return
                 self._committing = True
-            error: CaptureError | None = None
+            error: Exception | None = None
             try:
                 self._writer.commit(handover.position.to_json(), handover.watermarks)
             except LogError as raised:
                 error = from_log(raised)
                 error.__cause__ = raised
+            except Exception as raised:  # noqa: BLE001 - whoever waits for the commit raises it
+                error = raised
             with self._changed:
                 self._committing = False
                 self._backlog_bytes -= handover.appended_bytes

@@ -258,7 +258,7 @@ class Snapshot:
             problem = CaptureError(f"a row cannot be captured: {error}", "Exclude the column, or its table.")
             problem.__cause__ = error
             self._finished.put(problem)
-        except (CaptureError, psycopg.Error) as error:
+        except Exception as error:  # noqa: BLE001 - the coordinator raises it
             self._finished.put(error)
 
     def _coordinate(

@@ -12,8 +12,6 @@ class Wake:
 
     def __init__(self) -> None:
         self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._poll = select.poll()
-        self._poll.register(self._reading, select.POLLIN)
         self._set = False
 
     def is_set(self) -> bool:
@@ -35,15 +33,16 @@ class Wake:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for `set`; whether it came in time. Does not clear."""
-        return bool(self._poll.poll(max(0.0, timeout_s) * 1000))
+        poll = select.poll()
+        poll.register(self._reading, select.POLLIN)
+        return bool(poll.poll(max(0.0, timeout_s) * 1000))
 
-    def wait_for(self, descriptor: int, timeout_s: float, *, writable: bool = False) -> bool:
-        """Wait until a descriptor is readable (or also writable) or until woken; False after the timeout."""
-        self._poll.register(descriptor, select.POLLIN | (select.POLLOUT if writable else 0))
-        try:
-            return bool(self._poll.poll(max(0.0, timeout_s) * 1000))
-        finally:
-            self._poll.unregister(descriptor)
+    def wait_for(self, descriptor: int, timeout_s: float) -> bool:
+        """Wait until a descriptor is readable or until woken; False after the timeout."""
+        poll = select.poll()  # one poll object must not be used by two threads at once
+        poll.register(self._reading, select.POLLIN)
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(max(0.0, timeout_s) * 1000))
 
     def close(self) -> None:
         """Free the descriptors; nobody may wait or set any more."""

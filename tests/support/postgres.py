@@ -50,12 +50,23 @@ def bin_path() -> Path:
     return Path(spec.submodule_search_locations[0]) / "pginstall18" / "bin"
 
 
+def contrib_bin_path() -> Path | None:
+    """The programs of another PostgreSQL that has the contrib extensions, where the machine has one."""
+    for programs in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True):
+        share = subprocess.run(
+            [str(programs / "pg_config"), "--sharedir"], capture_output=True, text=True, check=False
+        )
+        if share.returncode == 0 and (Path(share.stdout.strip()) / "extension" / "hstore.control").exists():
+            return programs
+    return None
+
+
 class PostgresServer:
     """One cluster in a temporary directory; `with PostgresServer() as server: server.create_database()`."""
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None, *, binaries: Path | None = None) -> None:
         self.settings = {**SETTINGS, **(settings or {})}
-        self.bin_path = bin_path()
+        self.bin_path = binaries or bin_path()
         self.home = Path(tempfile.mkdtemp(prefix="tidegate-pg-"))
         self.data = self.home / "data"
         self.port = _free_port()
