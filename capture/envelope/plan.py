@@ -35,6 +35,7 @@ NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 class FieldPlan:
     """One field. `prefix` goes before a value, `null` and `unavailable` stand for the whole field.
 
+    `missing` is the value that `null` shows: the type's zero value where null is not allowed.
     `required` says that a value which cannot be written is an error rather than null.
     """
 
@@ -50,6 +51,7 @@ class FieldPlan:
     write: Write
     schema: Schema
     owner: str
+    missing: Value
 
     def encode(self, text: bytes) -> bytes | None:
         """The value's bytes without prefix, None for null: the general way, for every op."""
@@ -105,7 +107,7 @@ class Plan:
         assert self.key is not None
         members = []
         for field, text in zip(self.key.fields, texts, strict=True):
-            value = None if text is None else field.parse(text)
+            value = field.missing if text is None else field.parse(text)
             members.append(f"{_header_name(field.name)}:{header_text(field.schema)(value)}")
         return ("{" + ",".join(members) + "}").encode()
 
@@ -294,6 +296,7 @@ class _Planner:
             write=write,
             schema=schema,
             owner=self.table.qualified_name,
+            missing=missing,
         )
 
 
