@@ -1,4 +1,4 @@
-"""The cluster id that clients see: one per data directory, made at the first start, the same for ever after."""
+"""The cluster id that clients see: made at a data directory's first start, the same for ever after."""
 
 import base64
 import contextlib
@@ -14,8 +14,8 @@ _LENGTH: Final = 22
 def cluster_id(data: Path) -> str:
     """Read the id of `data`, or make one: 16 random bytes in 22 characters, as Kafka's are.
 
-    Gateways that start at the same moment agree, for a link is made once only. Raises OSError, and ValueError for a file
-    that holds something else.
+    Gateways that start at the same moment agree, for a link is made once only. Raises OSError, and ValueError
+    for a file that holds something else.
     """
     path = data / FILE_NAME
     if not path.exists():

@@ -60,7 +60,7 @@ class Later(Generic[Response]):
 
 
 class Hangup(Exception):
-    """The protocol has no answer for this request but a closed connection (a Produce with acks=0, for one)."""
+    """The protocol has no answer for this request but to hang up (a Produce with acks=0, for one)."""
 
 
 class ServedApi(NamedTuple):

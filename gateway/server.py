@@ -1,11 +1,11 @@
-"""The gateway process put together: the log, the group coordinator, and the three listeners in front of them."""
+"""The gateway process put together: log, group coordinator, and the three listeners in front of them."""
 
 import asyncio
 import logging
 import signal
-import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
+from uuid import UUID
 
 from aiohttp import web
 
@@ -102,7 +102,7 @@ class Gateway:
             advertised_port=advertised.port,
         )
 
-    def _topic_id(self, name: str) -> object:
+    def _topic_id(self, name: str) -> UUID | None:
         topic = self.reader.topics.get(name)
         return None if topic is None else topic.topic_id
 
@@ -158,7 +158,7 @@ def _settings(advertised: Address, limits: BrokerLimits, groups: GroupConfig) ->
 
 
 async def run(config: Config, announce: Callable[[Gateway], None]) -> None:
-    """Serve until SIGTERM or SIGINT; `announce` is called once everything answers. Raises as `Gateway.start`."""
+    """Serve until SIGTERM or SIGINT, `announce` when everything answers. Raises as `Gateway.start`."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

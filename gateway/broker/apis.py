@@ -1,8 +1,9 @@
 """The one table of the APIs served. ApiVersions is computed from it, so it cannot promise more than we do.
 
-An API is served in the versions that its declaration in `protocol.messages` knows, some without the first ones, which
-Kafka 4 has dropped (KIP-896) and no client in use sends. Left out on purpose: telemetry (71, 72: clients skip it where
-it is missing), SASL and ACLs, transactions, KIP-848's groups, and whatever changes topics or settings.
+An API is served in the versions that its declaration in `protocol.messages` knows, some without the first
+ones, which Kafka 4 has dropped (KIP-896) and no client in use sends. Left out on purpose: telemetry (71, 72:
+clients skip it where it is missing), SASL and ACLs, transactions, KIP-848's groups, and whatever changes
+topics or settings.
 """
 
 from collections.abc import Callable

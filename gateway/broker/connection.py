@@ -1,11 +1,14 @@
 """One client's connection: frames in, requests one after the other, answers in the same order.
 
 Invariants:
-- At most one request is being answered (`_pending`); what comes meanwhile waits as frames in `_queue`. While anything
+- At most one request is being answered (`_pending`); what comes meanwhile waits as frames in `_queue`. While
+  anything
   waits there, nothing is read from the socket, so a client cannot make the queue grow.
-- While the client does not read (`_writable` is false) no further request is begun, so at most one large answer is
+- While the client does not read (`_writable` is false) no further request is begun, so at most one large
+  answer is
   unsent, and its records are slices of mapped files, not memory of ours.
-- `_plain` says that none of this is the case, and that the next bytes begin a frame: the usual one, kept short.
+- `_plain` says that none of this is the case, and that the next bytes begin a frame: the usual one, kept
+  short.
 """
 
 import asyncio
@@ -15,7 +18,7 @@ from collections import deque
 from collections.abc import Coroutine
 from time import perf_counter
 from types import CoroutineType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from gateway.broker.dispatch import Dispatcher, Route
 from gateway.broker.limits import BrokerLimits
@@ -50,11 +53,25 @@ class Pending(NamedTuple):
     answer: "Later[Any] | asyncio.Task[Any]"
 
 
+class Home(Protocol):
+    """Where connections live: the listener."""
+
+    def opened(self, connection: "Connection") -> None:
+        """A connection begins."""
+
+    def closed(self, connection: "Connection") -> None:
+        """A connection has ended."""
+
+
 class Connection(asyncio.Protocol):
-    """Made per accepted socket by the listener; it enters and leaves `open_connections` itself."""
+    """Made per accepted socket by the listener, to which it says when it begins and ends."""
 
     def __init__(
-        self, dispatcher: Dispatcher, context: Context, limits: BrokerLimits, open_connections: "set[Connection]"
+        self,
+        dispatcher: Dispatcher,
+        context: Context,
+        limits: BrokerLimits,
+        home: "Home",
     ) -> None:
         self.idle_sweeps = 0
         """How often the listener has looked since bytes moved last."""
@@ -63,7 +80,7 @@ class Connection(asyncio.Protocol):
         self._service_context = context
         self._metrics = context.metrics
         self._limits = limits
-        self._open_connections = open_connections
+        self._home = home
         self._frames = Frames(limits.max_frame_bytes)
         self._queue: deque[bytes] = deque()
         self._pending: Pending | None = None
@@ -91,7 +108,7 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         host, port, *_ = transport.get_extra_info("peername") or ("unknown", 0)
         self._context = self._service_context.for_client(host, port)
-        self._open_connections.add(self)
+        self._home.opened(self)
         self._metrics.connections += 1
         self._metrics.connections_opened += 1
 
@@ -99,7 +116,7 @@ class Connection(asyncio.Protocol):
         """End: nobody waits for an answer any more."""
         self._closing = True
         self._plain = False
-        self._open_connections.discard(self)
+        self._home.closed(self)
         self._metrics.connections -= 1
         self._queue.clear()
         pending, self._pending = self._pending, None
@@ -153,8 +170,7 @@ class Connection(asyncio.Protocol):
             self._serve_queue()
             self._hang_up(error)
             return
-        if self._pending is not None and isinstance(self._pending.answer, Later):
-            self._pending.answer.hurry()
+        self._hurry()
         self._advance()
 
     def _advance(self) -> None:
@@ -176,8 +192,13 @@ class Connection(asyncio.Protocol):
                 self._hang_up(DecodeError(f"the request header is cut off: {len(frame)} bytes"))
                 return
             self._serve(frame, 0)
-            if self._queue and self._pending is not None and isinstance(self._pending.answer, Later):
-                self._pending.answer.hurry()
+            if self._queue:
+                self._hurry()
+
+    def _hurry(self) -> None:
+        """The client asked something else: what it waits for may be answered early."""
+        if self._pending is not None and isinstance(self._pending.answer, Later):
+            self._pending.answer.hurry()
 
     def _serve(self, data: bytes, offset: int) -> None:
         """Answer the one request whose frame (without its size) begins at `offset` and ends with `data`."""
@@ -196,7 +217,9 @@ class Connection(asyncio.Protocol):
             return
         try:
             tail = self._header_tail
-            if self._tail_is_flexible is route.flexible_request and data.startswith(tail, offset + CLIENT_ID_AT):
+            if self._tail_is_flexible is route.flexible_request and data.startswith(
+                tail, offset + CLIENT_ID_AT
+            ):
                 body = offset + CLIENT_ID_AT + len(tail)
             else:
                 body = self._read_header(data, offset, route)
@@ -211,7 +234,7 @@ class Connection(asyncio.Protocol):
             if type(response) is CoroutineType or isinstance(response, Later):
                 self._await(route, correlation_id, request, started, response)
             else:
-                self._answer(route, correlation_id, response, started)
+                self._answer(route, correlation_id, response, route.encode(response), started)
                 if type(response) is FetchResponse:
                     self._learn(route, data[offset:], body - offset, request, response)
         except Exception as error:  # noqa: BLE001 - one of the two outermost loops: a bug ends one request only
@@ -243,7 +266,8 @@ class Connection(asyncio.Protocol):
         if route is None and header.api_key == API_VERSIONS_KEY:
             self._write(_HEAD, header.correlation_id, self._dispatcher.unsupported_api_versions())
         elif route is None:
-            # As Kafka does: neither the request nor an error response can be read or written in such a version.
+            # As Kafka does: neither the request nor an error response can be read or written in such a
+            # version.
             self._hang_up(DecodeError(f"API {header.api_key} in version {header.api_version} is not served"))
         return route
 
@@ -257,14 +281,16 @@ class Connection(asyncio.Protocol):
 
     # --- from responses to bytes ------------------------------------------------------------------------
 
-    def _answer(self, route: Route, correlation_id: int, response: Any, started: float) -> None:
-        self._write(_FLEXIBLE_HEAD if route.flexible else _HEAD, correlation_id, route.encode(response))
+    def _answer(
+        self, route: Route, correlation_id: int, response: Any, buffers: list[Buffer], started: float
+    ) -> None:
+        self._write(_FLEXIBLE_HEAD if route.flexible else _HEAD, correlation_id, buffers)
         route.figures.answered(route.version, perf_counter() - started)
         if route.has_error_code and response.error_code:
             route.figures.failed(ErrorCode(response.error_code).name)
 
     def _write(self, head: Any, correlation_id: int, buffers: list[Buffer]) -> None:
-        """Send a response: header of the kind `head` packs, then the buffers, none of them copied if it is large."""
+        """Send a response: a header of the kind that `head` packs, then the buffers, large ones uncopied."""
         first = buffers[0]
         overhead = 5 if head is _FLEXIBLE_HEAD else 4
         size = len(first) if len(buffers) == 1 else sum(map(len, buffers))
@@ -315,7 +341,8 @@ class Connection(asyncio.Protocol):
             # A closed uvloop transport raises when written to.
             return
         try:
-            self._answer(pending.route, pending.correlation_id, response, pending.started)
+            buffers = pending.route.encode_shared(response)
+            self._answer(pending.route, pending.correlation_id, response, buffers, pending.started)
         except Exception as error:  # noqa: BLE001 - one of the two outermost loops: a bug ends one request only
             self._fail(pending.route, pending.correlation_id, pending.request, pending.started, error)
         self._advance()

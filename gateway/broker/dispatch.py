@@ -1,5 +1,6 @@
-"""From (API key, version) to the functions that decode, answer and encode it; and the answers when a handler fails."""
+"""From (API key, version) to the functions that decode, answer and encode it."""
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -17,6 +18,7 @@ class Route:
     """One version of one API. Made on its first request, then found with one look-up."""
 
     __slots__ = (
+        "_shared",
         "api_key",
         "decode",
         "encode",
@@ -34,6 +36,7 @@ class Route:
         self.api_key = api.served.api_key
         self.version = version
         self.handle: Handler = api.handle
+        self._shared: tuple[object, list[Buffer]] | None = None
         self.decode: Callable[[bytes, int], Any] = message.decoder(api.request, version)
         self.flexible = response_header_is_flexible(self.api_key, version)
         """Whether the response's header ends with (empty) tagged fields."""
@@ -45,10 +48,25 @@ class Route:
         self.has_error_code = hasattr(response, "error_code")
         """Whether the responses have an error code of their own, outside their topics and partitions."""
 
+    def encode_shared(self, response: object) -> list[Buffer]:
+        """Encode a response that many connections may get at the same moment; once for all of them."""
+        shared = self._shared
+        if shared is None or shared[0] is not response:
+            if shared is None:
+                # Kept for this turn of the event loop only, for it holds on to records.
+                asyncio.get_running_loop().call_soon(self._forget_shared)
+            shared = self._shared = (response, self.encode(response))
+        return list(shared[1])
+
+    def _forget_shared(self) -> None:
+        self._shared = None
+
 
 def response_of(request: type) -> type:
     """The response of a request: it stands beside it, under the same name."""
-    found: type = getattr(sys.modules[request.__module__], request.__name__.removesuffix("Request") + "Response")
+    found: type = getattr(
+        sys.modules[request.__module__], request.__name__.removesuffix("Request") + "Response"
+    )
     return found
 
 

@@ -1,6 +1,7 @@
 """The socket that Kafka clients connect to, and the connections that came of it."""
 
 import asyncio
+import contextlib
 import logging
 
 from gateway.broker.connection import Connection
@@ -22,6 +23,8 @@ class Listener:
         self._limits = limits
         self._context: Context | None = None
         self._connections: set[Connection] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -44,29 +47,39 @@ class Listener:
         self._sweep_later()
 
     async def close(self) -> None:
-        """Accept nobody any more; let clients take what is under way for a moment, then end all connections."""
+        """Accept nobody any more, give clients a moment to take what is under way, end all connections."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
             connection.close()
-        deadline = asyncio.get_running_loop().time() + self._limits.stop_grace_ms / 1000
-        while self._connections and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(0.005)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._empty.wait(), self._limits.stop_grace_ms / 1000)
         for connection in list(self._connections):
             connection.abort()
 
+    def opened(self, connection: Connection) -> None:
+        """A connection begins."""
+        self._connections.add(connection)
+        self._empty.clear()
+
+    def closed(self, connection: Connection) -> None:
+        """A connection has ended."""
+        self._connections.discard(connection)
+        if not self._connections:
+            self._empty.set()
+
     def _connection(self) -> Connection:
         assert self._context is not None
-        return Connection(self._dispatcher, self._context, self._limits, self._connections)
+        return Connection(self._dispatcher, self._context, self._limits, self)
 
     def _sweep_later(self) -> None:
         interval_s = self._limits.max_idle_ms / 1000 / _SWEEPS_PER_IDLE_TIME
         self._sweeper = asyncio.get_running_loop().call_later(interval_s, self._sweep)
 
     def _sweep(self) -> None:
-        """End the connections on which nothing moved for the whole idle time, unless we are what they wait for."""
+        """End the connections on which nothing moved for the whole idle time, unless they wait for us."""
         for connection in list(self._connections):
             if connection.waits_for_us:
                 connection.idle_sweeps = 0

@@ -1,7 +1,7 @@
-"""The answer to a request as a whole that went wrong: an error code in every place where the response has one.
+"""The answer when a whole request went wrong: an error code in every place where the response has one.
 
-A handler answers errors itself, as narrowly as the protocol allows. This is for what it raises: a `KafkaError` that
-concerns all of the request, and bugs, which become UNKNOWN_SERVER_ERROR.
+A handler answers errors itself, as narrowly as the protocol allows. This is for what it raises: a
+`KafkaError` that concerns all of the request, and bugs, which become UNKNOWN_SERVER_ERROR.
 """
 
 from collections.abc import Callable
@@ -136,9 +136,7 @@ def _metadata(request: MetadataRequest, code: ErrorCode) -> MetadataResponse:
         error_code=code,
         brokers=[],
         topics=[
-            MetadataResponseTopic(
-                error_code=code, name=topic.name, topic_id=topic.topic_id, partitions=[]
-            )
+            MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id, partitions=[])
             for topic in request.topics or ()
         ],
     )
@@ -183,9 +181,7 @@ def _offset_fetch(request: OffsetFetchRequest, code: ErrorCode) -> OffsetFetchRe
     )
 
 
-def _find_coordinator(
-    request: FindCoordinatorRequest, code: ErrorCode
-) -> FindCoordinatorResponse:
+def _find_coordinator(request: FindCoordinatorRequest, code: ErrorCode) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(
         error_code=code,
         node_id=_UNKNOWN,
@@ -207,7 +203,12 @@ def _describe_groups(request: DescribeGroupsRequest, code: ErrorCode) -> Describ
     return DescribeGroupsResponse(
         groups=[
             DescribedGroup(
-                error_code=code, group_id=group, group_state="", protocol_type="", protocol_data="", members=[]
+                error_code=code,
+                group_id=group,
+                group_state="",
+                protocol_type="",
+                protocol_data="",
+                members=[],
             )
             for group in request.groups
         ]
@@ -230,9 +231,7 @@ def _offset_for_leader_epoch(
     )
 
 
-def _describe_configs(
-    request: DescribeConfigsRequest, code: ErrorCode
-) -> DescribeConfigsResponse:
+def _describe_configs(request: DescribeConfigsRequest, code: ErrorCode) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         results=[
             DescribeConfigsResult(

@@ -1,10 +1,11 @@
-"""A short cut for the request that a broker sees most: the same Fetch of one partition again, from another offset.
+"""A short cut for the request that a broker sees most: the last Fetch again, from another offset.
 
 A consumer's next request differs from its last in the correlation id and the offset, and the answer in the
-watermarks and the records. So once such a Fetch was answered the usual way, the bytes around the offset are kept,
-and those of the answer around what changes; a request that is the same around its offset then needs no decoder,
-handler or encoder. Its answer is the same, byte for byte. Which bytes these are the encoders themselves tell, so
-nothing of the wire is said a second time here. Whatever is out of the ordinary goes the usual way.
+watermarks and the records. So once such a Fetch was answered the usual way, the bytes around the offset are
+kept, and those of the answer around what changes; a request that is the same around its offset then needs no
+decoder, handler or encoder. Its answer is the same, byte for byte. Which bytes these are the encoders
+themselves tell, so nothing of the wire is said a second time here. Whatever is out of the ordinary goes the
+usual way.
 
 It halves the cost of a small fetch (`fetch_small` in tests/bench).
 """
@@ -108,7 +109,7 @@ class RepeatedFetch:
         return cls(route, reader, log, request, pattern, template)
 
     def answer(self, data: bytes, offset: int, correlation_id: int) -> list[Buffer] | None:
-        """The answer's frame, if `data` holds the same request from `offset` on and its answer is of the same kind.
+        """The answer's frame, if `data` holds the same request from `offset` on, with a like answer.
 
         None leaves everything as it was, for the usual way to be gone.
         """
@@ -179,7 +180,7 @@ class ResponseTemplate:
     between: bytes
     after: bytes
     with_log_start: bool
-    """Whether the log start offset follows the high watermark and the last stable offset (version 5 and later)."""
+    """Whether the log start offset follows the other two (version 5 and later)."""
 
     @classmethod
     def of(cls, response: FetchResponse, partition: PartitionData, route: Route) -> "ResponseTemplate":
@@ -225,7 +226,11 @@ def _only_partition(request: FetchRequest, response: FetchResponse) -> Partition
     if response.error_code or len(response.responses) != 1 or len(response.responses[0].partitions) != 1:
         return None
     partition = response.responses[0].partitions[0]
-    if partition.error_code != ErrorCode.NONE or partition.diverging_epoch is not None or not partition.records:
+    if (
+        partition.error_code != ErrorCode.NONE
+        or partition.diverging_epoch is not None
+        or not partition.records
+    ):
         return None
     return partition
 

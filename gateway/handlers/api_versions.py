@@ -1,4 +1,4 @@
-"""ApiVersions: what the broker serves. Unsupported versions of it are answered by the dispatcher (KIP-511)."""
+"""ApiVersions: what the broker serves. Unsupported versions of it are the connection's to answer (KIP-511)."""
 
 import re
 from typing import Final
@@ -33,7 +33,7 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
 
 
 def _means_another(request: ApiVersionsRequest, context: Context) -> bool:
-    """Whether the client believes to talk to another cluster or broker (KIP-1242); those before v5 do not say."""
+    """Whether the client means another cluster or broker (KIP-1242); before v5 it does not say."""
     if request.cluster_id is not None and request.cluster_id != context.cluster_id:
         return True
     return request.node_id not in (-1, context.node_id)

@@ -18,12 +18,14 @@ from protocol.messages.describe_configs import (
 )
 
 _WITHOUT_SETTINGS: Final = (8, 16, 32)
-"""Broker loggers, client metrics (KIP-714) and groups (KIP-848): resources that exist and have no settings here."""
+"""Broker loggers, client metrics (KIP-714) and groups (KIP-848) have no settings here."""
 
 
 def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
     """Answer each resource for itself."""
-    return DescribeConfigsResponse(results=[_resource(asked, request, context) for asked in request.resources])
+    return DescribeConfigsResponse(
+        results=[_resource(asked, request, context) for asked in request.resources]
+    )
 
 
 def _resource(
@@ -72,9 +74,7 @@ def _entry(config: Config, request: DescribeConfigsRequest) -> DescribeConfigsRe
         config_type=config.kind,
     )
     if request.include_synonyms:
-        entry.synonyms = [
-            DescribeConfigsSynonym(name=config.name, value=config.value, source=config.source)
-        ]
+        entry.synonyms = [DescribeConfigsSynonym(name=config.name, value=config.value, source=config.source)]
     if request.include_documentation:
         entry.documentation = config.documentation
     return entry

@@ -1,8 +1,8 @@
-"""Fetch: slices of the log as they lie there. It waits for records when there are too few, and opens no session.
+"""Fetch: slices of the log as they lie there. It waits while records are too few, and opens no session.
 
-Sessions (KIP-227) are declined in the way that the KIP provides: a response with session id 0, after which clients
-send whole requests. A partition has one leader epoch for ever, nothing is transactional, and so the last stable
-offset is the high watermark.
+Sessions (KIP-227) are declined in the way that the KIP provides: a response with session id 0, after which
+clients send whole requests. A partition has one leader epoch for ever, nothing is transactional, and so the
+last stable offset is the high watermark.
 """
 
 from collections.abc import Hashable
@@ -48,7 +48,9 @@ class _Look:
             by_id = version >= _BY_ID
             for partition in asked.partitions:
                 try:
-                    topic = topic_by_id(reader, asked.topic_id) if by_id else topic_by_name(reader, asked.topic)
+                    topic = (
+                        topic_by_id(reader, asked.topic_id) if by_id else topic_by_name(reader, asked.topic)
+                    )
                     log = partition_of(reader, topic, partition.partition)
                     answers.append(self._partition(partition, log, request))
                 except KafkaError as error:
@@ -94,15 +96,15 @@ class _Look:
             return b""
         size = len(records)
         if size > left and self.record_bytes:
-            # Only the first batch of a response comes whole even above max_bytes, or a client could never get past
-            # it (KIP-74).
+            # Only the first batch of a response comes whole even above max_bytes, or a client could never get
+            # past it (KIP-74).
             return b""
         self.record_bytes += size
         return records
 
 
 def handle(request: FetchRequest, context: Context) -> FetchResponse | ParkedFetch:
-    """Answer at once if there are records enough, an error, or nothing to wait for; else as soon as there are."""
+    """Answer at once if there are records enough, an error, or nothing to wait for; else later."""
     if request.session_id or request.session_epoch > 0:
         # Nobody was given a session; this is Kafka's answer to one that it does not know.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])

@@ -1,4 +1,4 @@
-"""InitProducerId: granted to anyone, so that an idempotent producer gets as far as the refusal of its Produce."""
+"""InitProducerId: granted to anyone, so that a producer gets as far as the refusal of its Produce."""
 
 import secrets
 

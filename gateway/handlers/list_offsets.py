@@ -1,4 +1,4 @@
-"""ListOffsets: the latest offset (-1), the earliest (-2), the newest timestamp's (-3), or that of a timestamp."""
+"""ListOffsets: the latest offset (-1), the earliest (-2), the newest record (-3), or that of a timestamp."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """Metadata: the one broker, and the virtual topics; all, by name, or by id. Topics are never created here.
 
-A client must not see a topic vanish that exists: Materialize takes a single "unknown topic", or an empty partition list,
-for a deletion and gives the source up for good.
+A client must not see a topic vanish that exists: Materialize takes a single "unknown topic", or an empty
+partition list, for a deletion and gives the source up for good.
 """
 
 from typing import Final

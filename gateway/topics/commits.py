@@ -1,4 +1,4 @@
-"""How commits reach those who wait for them: the doorbell rings, the reader looks, parked fetches are answered."""
+"""How commits reach who waits for them: the doorbell rings, the reader looks, parked fetches are answered."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from gateway.topics.parked import ParkedFetches
 log = logging.getLogger(__name__)
 
 SAFETY_INTERVAL_S: Final = 1.0
-"""A bell may be missed (new topics and retention ring none); so the catalog is looked at this often in any case."""
+"""A bell may be missed, and new topics ring none; so the catalog is looked at this often in any case."""
 
 
 class CommitWatch:
@@ -49,7 +49,8 @@ class CommitWatch:
         try:
             changed = self._reader.refresh()
         except (LogError, sqlite3.Error) as error:
-            # What is known stays served: a client must not see a topic vanish because the catalog did not answer.
+            # What is known stays served: a client must not see a topic vanish because the catalog did not
+            # answer.
             if not self._failing:
                 log.warning("the catalog does not answer", extra={"error": str(error)})
             self._failing = True

@@ -48,7 +48,12 @@ _TOPIC: Final = (
         ConfigType.INT,
         "About how many bytes of log lie between two entries of the offset index.",
     ),
-    ("message.timestamp.type", "CreateTime", ConfigType.STRING, "A record's timestamp is its envelope's ts_ms."),
+    (
+        "message.timestamp.type",
+        "CreateTime",
+        ConfigType.STRING,
+        "A record's timestamp is its envelope's ts_ms.",
+    ),
     ("min.insync.replicas", "1", ConfigType.INT, "The log has one copy."),
     ("retention.bytes", "-1", ConfigType.LONG, "Oldest segments go when a partition is larger; -1: never."),
     ("retention.ms", "-1", ConfigType.LONG, "Segments go when their newest record is older; -1: never."),
@@ -90,10 +95,7 @@ def topic_configs(topic: Topic) -> list[Config]:
 
 def broker_configs(settings: Mapping[str, str]) -> list[Config]:
     """The settings of the broker."""
-    return [
-        Config(name, value, *_of_broker(name))
-        for name, value in sorted(settings.items())
-    ]
+    return [Config(name, value, *_of_broker(name)) for name, value in sorted(settings.items())]
 
 
 def _of_broker(name: str) -> tuple[ConfigType, ConfigSource, str]:

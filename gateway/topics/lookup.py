@@ -1,4 +1,4 @@
-"""Topics and partitions as clients name them, by name or by id, with the checks and errors that Kafka has for them."""
+"""Topics and partitions as clients name them, by name or by id, with Kafka's checks and errors."""
 
 import logging
 import sqlite3
@@ -21,8 +21,8 @@ CLUSTER_OPERATIONS: Final = 1 << 8 | 1 << 10
 def topic_by_name(reader: LogReader, name: str) -> Topic:
     """The topic called `name`; one that is not known is looked up in the catalog first, for it may be new.
 
-    Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or LEADER_NOT_AVAILABLE, which clients retry, when the catalog
-    does not answer.
+    Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or LEADER_NOT_AVAILABLE, which clients retry, when the
+    catalog does not answer.
     """
     topic = reader.topics.get(name)
     if topic is None:
@@ -79,4 +79,6 @@ def unreadable(error: LogError) -> KafkaError:
     if text not in _told:
         _told.add(text)
         log.error("a partition cannot be read", extra={"error": text})
-    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The partition cannot be read; the gateway's log says why.")
+    return KafkaError(
+        ErrorCode.KAFKA_STORAGE_ERROR, "The partition cannot be read; the gateway's log says why."
+    )

@@ -1,6 +1,7 @@
 """Fetches that wait for records: parked by partition, woken by the commit itself, ended by their deadline.
 
-Nothing here knows Kafka's messages or a transport; time comes from the event loop's `call_later`, which a test replaces.
+Nothing here knows Kafka's messages or a transport; time comes from the event loop's `call_later`, which a
+test replaces.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -50,7 +51,7 @@ class ParkedFetch(Later[Any]):
             self.resolve(self._answer(True))
 
     def hurry(self) -> None:
-        """The same connection asked something else: an early answer is right, for `max_wait_ms` is a maximum."""
+        """The same connection asked something else: answer early, for `max_wait_ms` is a maximum."""
         self.end()
 
     def abandon(self) -> None:
@@ -80,8 +81,8 @@ class ParkedFetches:
     ) -> ParkedFetch:
         """Wait up to `wait_ms` for records in any of the partitions.
 
-        `answer(False)` gives a response if there is enough for one, else None; `answer(True)` gives one in any case.
-        Fetches with the same `question` that are woken together share one response.
+        `answer(False)` gives a response if there is enough for one, else None; `answer(True)` gives one in
+        any case. Fetches with the same `question` that are woken together share one response.
         """
         fetch = ParkedFetch(self, partition_ids, question, answer)
         self._all.add(fetch)

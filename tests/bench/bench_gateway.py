@@ -1,7 +1,7 @@
-"""The gateway under load: bytes and requests per server core-second against C loops, and how fast a commit wakes.
+"""The gateway under load: bytes and requests per server core-second, and how fast a commit wakes readers.
 
-CPU is that of the server process alone. The readers discard in C, and all servers serve the same file in turn, several
-times over; the figure is the ratio of medians, since this machine's speed drifts.
+CPU is that of the server process alone. The readers discard in C, and all servers serve the same file in
+turn, several times over; the figure is the ratio of medians, since this machine's speed drifts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,7 +138,9 @@ def frame(topic: str, offset: int, max_bytes: int, *, wait_ms: int) -> bytes:
 @contextmanager
 def gateway(data: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A gateway process over `data`, and its Kafka port."""
-    addresses = [argument for name in ("kafka", "registry", "admin") for argument in (f"--{name}", "127.0.0.1:0")]
+    addresses = [
+        argument for name in ("kafka", "registry", "admin") for argument in (f"--{name}", "127.0.0.1:0")
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "gateway", "--data", str(data), *addresses],
         stdout=subprocess.PIPE,
@@ -225,7 +227,7 @@ class _Bell:
 
 
 def wakes(writer: Writer, partition: PartitionWriter, port: int) -> list[dict[str, Any]]:
-    """From the moment at which a commit is in the catalog to the first bytes of each waiting reader's answer."""
+    """From when a commit is in the catalog to the first bytes of each waiting reader's answer."""
     bell = _Bell(writer._ringer.ring)
     original, writer._ringer = writer._ringer, bell  # type: ignore[assignment]  # it rings and tells when
     results = []
@@ -236,7 +238,12 @@ def wakes(writer: Writer, partition: PartitionWriter, port: int) -> list[dict[st
         results.append((connections, p99))
     writer._ringer = original
     return [
-        at_most("longpoll_wake_p99" if connections == 1 else f"longpoll_wake_p99_{connections}", p99, "ms", target=1)
+        at_most(
+            "longpoll_wake_p99" if connections == 1 else f"longpoll_wake_p99_{connections}",
+            p99,
+            "ms",
+            target=1,
+        )
         for connections, p99 in results
     ]
 

@@ -1,4 +1,4 @@
-"""A real gateway inside the test's process: its own event loop in a thread, an ephemeral port, a temporary log."""
+"""A real gateway in the test's process: an event loop in a thread, an ephemeral port, a temporary log."""
 
 import asyncio
 import socket
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 
 class InProcessGateway:
-    """A gateway and the writer of one capture, over a data directory that ends with it unless one is given."""
+    """A gateway and the writer of one capture, over a data directory of its own unless one is given."""
 
     def __init__(
         self, data: Path | None = None, *, limits: BrokerLimits | None = None, http: bool = False

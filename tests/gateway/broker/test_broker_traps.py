@@ -1,4 +1,4 @@
-"""The traps that real clients set a broker (findings 1 to 6 of those collected), each with frames and clients.
+"""The traps that real clients set a broker, findings 1 to 6 of those collected, with frames and clients.
 
 Groups, commits and the registry (7 to 10) are tested beside their own packages.
 """
@@ -111,7 +111,10 @@ def test_trap_01_produce_is_advertised_and_refused_with_a_sentence(service: InPr
     with service.client() as client:
         versions = {api.api_key: api for api in client.ask(ApiVersionsRequest(), 0).api_keys}
         assert (versions[0].min_version, versions[0].max_version) == (0, 13)
-        assert client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4).error_code == 0
+        assert (
+            client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4).error_code
+            == 0
+        )
         answer = client.ask(request, 9).responses[0].partition_responses[0]
         assert answer.error_code == ErrorCode.POLICY_VIOLATION
         assert answer.error_message is not None
@@ -227,7 +230,8 @@ def test_trap_02_no_one_is_accepted_before_the_catalog_is_loaded(service: InProc
     service.run(service.other.close())  # type: ignore[attr-defined]  # as above
 
 
-# --- 3: topic ids are stable and never zero ------------------------------------------------------------------
+# --- 3: topic ids are stable and never zero
+# ------------------------------------------------------------------
 
 
 def test_trap_03_topic_ids_are_the_same_after_a_restart(service: InProcessGateway) -> None:
@@ -255,7 +259,8 @@ def test_trap_03_fetch_and_metadata_by_id(service: InProcessGateway) -> None:
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-# --- 4: answers come in the order of the requests, and a parked fetch makes way -------------------------------
+# --- 4: answers come in the order of the requests, and a parked fetch makes way
+# -------------------------------
 
 
 def test_trap_04_pipelined_requests_are_answered_in_order(service: InProcessGateway) -> None:
@@ -315,7 +320,8 @@ def test_trap_04_a_connection_that_goes_takes_its_parked_fetch_along(service: In
     assert service.gateway.metrics.connections == 0
 
 
-# --- 5: the first batch comes whole, however little was asked for -----------------------------------------------
+# --- 5: the first batch comes whole, however little was asked for
+# -----------------------------------------------
 
 
 def test_trap_05_the_first_batch_is_whole_above_every_limit(service: InProcessGateway) -> None:
@@ -324,7 +330,11 @@ def test_trap_05_the_first_batch_is_whole_above_every_limit(service: InProcessGa
     service.append(partition, [large])
     service.append(partition, [b"small"])
     with service.client() as client:
-        for limits in ({"partition_max_bytes": 1}, {"max_bytes": 1}, {"max_bytes": 1, "partition_max_bytes": 1}):
+        for limits in (
+            {"partition_max_bytes": 1},
+            {"max_bytes": 1},
+            {"max_bytes": 1, "partition_max_bytes": 1},
+        ):
             assert values(only(client.ask(fetch(0, **limits), 11))) == [large]
 
 
@@ -333,7 +343,9 @@ def test_trap_05_only_one_batch_of_a_response_may_be_too_large(service: InProces
     service.append(first, [b"x" * 50_000])
     service.append(second, [b"y" * 50_000])
     request = fetch(0, max_bytes=60_000, partition_max_bytes=1)
-    request.topics[0].partitions.append(FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=100_000))
+    request.topics[0].partitions.append(
+        FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=100_000)
+    )
     with service.client() as client:
         found = client.ask(request, 11).responses[0].partitions
         assert values(found[0]) == [b"x" * 50_000]
@@ -380,7 +392,8 @@ def test_trap_05_clients_pass_a_batch_larger_than_they_ask_for(service: InProces
     librdkafka.close()
 
 
-# --- 6: every batch's CRC32C is right as it arrives ---------------------------------------------------------------
+# --- 6: every batch's CRC32C is right as it arrives
+# ---------------------------------------------------------------
 
 
 def test_trap_06_checksums_hold_on_the_wire_and_clients_that_check_them_read(
@@ -415,7 +428,8 @@ def test_trap_06_checksums_hold_on_the_wire_and_clients_that_check_them_read(
     assert found == sent
 
 
-# --- and what follows from the table of requests seen ---------------------------------------------------------------
+# --- and what follows from the table of requests seen
+# ---------------------------------------------------------------
 
 
 def test_librdkafkas_malformed_request_for_all_topics(service: InProcessGateway) -> None:
@@ -438,5 +452,12 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(service: In
         frame = struct.pack(">hhih", API_VERSIONS_KEY, 77, 5, -1) + b"\0whatever comes"
         client.socket.sendall(struct.pack(">i", len(frame)) + frame)
         answer = client.receive_frame()
-        assert struct.unpack(">ihihhh", answer) == (5, ErrorCode.UNSUPPORTED_VERSION, 1, API_VERSIONS_KEY, 0, 5)
+        assert struct.unpack(">ihihhh", answer) == (
+            5,
+            ErrorCode.UNSUPPORTED_VERSION,
+            1,
+            API_VERSIONS_KEY,
+            0,
+            5,
+        )
         assert client.ask(ApiVersionsRequest(), 0).error_code == 0
