@@ -89,14 +89,16 @@ def test_twenty_kills_under_load(database: str, tmp_path: Path) -> None:
             consume.Reader(service.kafka, names) as reader,
             shop.Load(database, seed=2, rest_s=0.005) as load,
         ):
+            killed = 0
             for round_number in range(ROUNDS):
                 time.sleep(chance.uniform(0.2, 0.9))
                 for role in chance.choice((["capture"], ["gateway"], ["capture", "gateway"])):
-                    service.kill(role)
+                    killed += service.kill(role)
                 if round_number % 4 == 3:
                     _until_it_answers(watermarks)
             time.sleep(0.5)
             load.stop()
+            assert killed >= ROUNDS, "too few processes were there to be killed"
             assert load.committed > ROUNDS * 20
             final_mark(service, reader, database)
             watermarks.look()
@@ -142,9 +144,12 @@ def test_kills_during_the_snapshot(database: str, tmp_path: Path) -> None:
     with Service(database, tmp_path / "data", environment=FAST_RESTARTS) as service:
         names = sorted(service.topic(table) for table in shop.TABLES)
         with shop.Load(database, seed=4, workers=1, rest_s=0.02) as load:
-            for _ in range(5):
-                time.sleep(chance.uniform(0.2, 0.7))
+            interrupted = 0
+            while interrupted < 6 and _copies(database):
+                time.sleep(chance.uniform(0, 0.05))
                 service.kill("capture")
+                interrupted += 1
+            assert interrupted >= 3, "the kills came too late for the snapshot"
             load.stop()
         _until_topics(service, names)
         with consume.Reader(service.kafka, names) as reader:
@@ -198,6 +203,18 @@ def test_gateway_and_capture_apart(database: str, tmp_path: Path) -> None:
             reader.wait_for(parts.topic("ledger"), mark.encode())
         ledger = fold(reader.records[parts.topic("ledger")], AvroDecoder(parts.registry_url))
         check_ledger(ledger, [workload])
+
+
+def _copies(dsn: str) -> bool:
+    """Wait until the capture copies a table; False when it has not begun to for a while."""
+    query = """SELECT 1 FROM pg_stat_activity
+        WHERE datname = current_database() AND state = 'active' AND query LIKE 'COPY%'"""
+    deadline = time.monotonic() + 3
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        while time.monotonic() < deadline:
+            if connection.execute(query).fetchone():
+                return True
+    return False
 
 
 def _until_it_answers(watermarks: Watermarks) -> None:

@@ -102,10 +102,12 @@ class Service:
                 found.append(child.pid)
         return found
 
-    def kill(self, role: str) -> None:
-        """Kill -9 the workers of a role."""
-        for pid in self.pids(role):
+    def kill(self, role: str) -> int:
+        """Kill -9 the workers of a role; returns how many there were."""
+        found = self.pids(role)
+        for pid in found:
             os.kill(pid, signal.SIGKILL)
+        return len(found)
 
     def log(self) -> str:
         """Everything it has logged so far."""
