@@ -70,7 +70,7 @@ cdef class CompiledEncoder:
     cdef public object options
     cdef public uint64_t resume_lsn
     cdef readonly bint in_transaction
-    cdef readonly int64_t commit_end_lsn
+    cdef readonly uint64_t commit_end_lsn
     cdef readonly Py_ssize_t pending_bytes
     cdef bint has_last
     cdef uint64_t last
@@ -235,7 +235,7 @@ cdef class CompiledEncoder:
             return FED
         self.last = get_u64(p + XLOG_HEADER + 10)
         self.has_last = True
-        self.commit_end_lsn = <int64_t>self.last
+        self.commit_end_lsn = self.last
         self.generation += 1
         for partition in self.open_partitions:
             partition.commit()
@@ -515,7 +515,7 @@ cdef class CompiledEncoder:
                 self.open_partitions.append(partition)
             return False
         partition.commit()
-        self.commit_end_lsn = <int64_t>lsn + 1
+        self.commit_end_lsn = lsn + 1
         return True
 
     def set_snapshot(self, uint64_t lsn, int64_t txid, int64_t ts_us):

@@ -34,7 +34,6 @@ _INT32: Final = struct.Struct(">i").unpack_from
 _UINT32: Final = struct.Struct(">I").unpack_from
 _BEGIN: Final = struct.Struct(">QqI")
 _COMMIT: Final = struct.Struct(">BQQq")
-_NO_HEADERS: Final[tuple[bytes, ...]] = ()
 
 
 class Relation:
@@ -172,7 +171,7 @@ class GeneratedEncoder:
         if relation is None:
             return position
         new = self._tuple(relation, raw, position, b"N", end=True)[0]
-        self._write(relation, "c", None, new, lsn, now_ns)
+        self._write(relation, "c", self._event(relation, "c", None, new, lsn, now_ns), now_ns)
         return FED
 
     def _update(self, raw: bytes, lsn: int, now_ns: int) -> int:
@@ -184,21 +183,24 @@ class GeneratedEncoder:
             old, position = self._tuple(relation, raw, position, b"KO")
         new, position = self._tuple(relation, raw, position, b"N", end=True)
         if old is None:
-            self._write(relation, "u", None, new, lsn, now_ns)
+            self._write(relation, "u", self._event(relation, "u", None, new, lsn, now_ns), now_ns)
             return FED
         for index, cell in enumerate(new):
             if cell is UNCHANGED and isinstance(old[index], bytes):
                 new[index] = old[index]
         if relation.key is None or relation.key(old) == relation.key(new):
-            self._write(relation, "u", old, new, lsn, now_ns)
+            self._write(relation, "u", self._event(relation, "u", old, new, lsn, now_ns), now_ns)
             return FED
         plan = relation.plan
         assert plan.key is not None
         fields = [field.column for field in plan.key.fields]
         old_text = plan.key_header([_text(old[index]) for index in fields])
         new_text = plan.key_header([_text(new[index]) for index in fields])
-        self._write(relation, "d", old, None, lsn, now_ns, encode_header(NEW_KEY, new_text))
-        self._write(relation, "c", None, new, lsn, now_ns, encode_header(OLD_KEY, old_text))
+        # Both halves are encoded before either is written: an error leaves no half of a change.
+        deleted = self._event(relation, "d", old, None, lsn, now_ns, encode_header(NEW_KEY, new_text))
+        created = self._event(relation, "c", None, new, lsn, now_ns, encode_header(OLD_KEY, old_text))
+        self._write(relation, "d", deleted, now_ns)
+        self._write(relation, "c", created, now_ns)
         return FED
 
     def _delete(self, raw: bytes, lsn: int, now_ns: int) -> int:
@@ -206,7 +208,7 @@ class GeneratedEncoder:
         if relation is None:
             return position
         old = self._tuple(relation, raw, position, b"KO", end=True)[0]
-        self._write(relation, "d", old, None, lsn, now_ns)
+        self._write(relation, "d", self._event(relation, "d", old, None, lsn, now_ns), now_ns)
         return FED
 
     def _truncate(self, raw: bytes, lsn: int, now_ns: int) -> int:
@@ -220,7 +222,7 @@ class GeneratedEncoder:
         for oid in oids:
             relation = self._relations[oid]
             if relation is not None and not self._skipping and oid not in self._hidden_now:
-                self._write(relation, "t", None, None, lsn, now_ns)
+                self._write(relation, "t", self._event(relation, "t", None, None, lsn, now_ns), now_ns)
         return FED
 
     def _require_transaction(self, what: str) -> None:
@@ -284,7 +286,7 @@ class GeneratedEncoder:
 
     # --- records ---
 
-    def _write(
+    def _event(
         self,
         relation: Relation,
         op: str,
@@ -293,24 +295,31 @@ class GeneratedEncoder:
         lsn: int,
         now_ns: int,
         header: bytes = b"",
-    ) -> None:
-        """Write one event, with the tombstone behind a delete."""
+    ) -> list[bytes]:
+        """Encode one event: its record from the key on, and the tombstone's behind a delete."""
         plan, layout = relation.plan, relation.plan.layout
         if op in plan.skipped:
-            return
-        before = (
+            return []
+        value = layout.start
+        value += (
             layout.before_null if old is None else layout.before_open + relation.row(old) + layout.row_close
         )
-        after = layout.after_null if new is None else layout.after_open + relation.row(new) + layout.row_close
+        value += (
+            layout.after_null if new is None else layout.after_open + relation.row(new) + layout.row_close
+        )
+        value += self._source(relation, lsn) + self._clock(layout, op, now_ns)
         row = new if new is not None else old
         key = None if row is None or relation.key is None else relation.key(row)
-        source = self._source(relation, lsn)
-        clock = self._clock(layout, op, now_ns)
-        value = b"".join((layout.start, before, after, source, clock))
-        self._record(relation.buffer, key, value, plan, header, now_ns)
+        records = [_record(plan, key, value, header)]
         if op == "d" and plan.tombstones:
-            self._record(relation.buffer, key, None, plan, header, now_ns)
-        self._counters[plan.topic, op] += 1
+            records.append(_record(plan, key, None, header))
+        return records
+
+    def _write(self, relation: Relation, op: str, records: list[bytes], now_ns: int) -> None:
+        for tail in records:
+            self._append(relation.buffer, now_ns // 1_000_000, tail)
+        if records:
+            self._counters[relation.plan.topic, op] += 1
 
     def _source(self, relation: Relation, lsn: int) -> bytes:
         """The source block of a streamed change."""
@@ -370,22 +379,10 @@ class GeneratedEncoder:
             )
         )
 
-    def _record(
-        self,
-        buffer: TopicBuffer,
-        key: bytes | None,
-        value: bytes | None,
-        plan: Plan,
-        header: bytes,
-        now_ns: int,
-    ) -> None:
-        count = varint(plan.header_count + (1 if header else 0))
-        tail = b"".join((_nullable(key), _nullable(value), count, header, plan.headers))
-        self._append(buffer, now_ns // 1_000_000, tail)
-
-    def _append(self, buffer: TopicBuffer, timestamp: int, tail: bytes) -> None:
+    def _append(self, buffer: TopicBuffer, timestamp: int, tail: bytes, *, opens: bool = True) -> None:
         self.pending_bytes += buffer.append(timestamp, tail)
-        buffer.open = True
+        if opens:
+            buffer.open = True
 
     def _buffer(self, topic: str, partition: int) -> TopicBuffer:
         key = topic, partition
@@ -461,9 +458,8 @@ class GeneratedEncoder:
             )
         )
         key = None if target.copied_key is None else target.copied_key(cells)
-        was_open = target.buffer.open
-        self._record(target.buffer, key, value, plan, b"", now_ns)
-        if not was_open:
+        self._append(target.buffer, now_ns // 1_000_000, _record(plan, key, value, b""), opens=False)
+        if not target.buffer.open:
             target.buffer.commit()
         self._counters[plan.topic, "r"] += 1
 
@@ -527,6 +523,12 @@ class GeneratedEncoder:
     def counters(self) -> dict[tuple[str, str], int]:
         """Events written so far by (topic, op)."""
         return dict(self._counters)
+
+
+def _record(plan: Plan, key: bytes | None, value: bytes | None, header: bytes) -> bytes:
+    """A record from the key on."""
+    count = varint(plan.header_count + (1 if header else 0))
+    return b"".join((_nullable(key), _nullable(value), count, header, plan.headers))
 
 
 def _json_number(number: int) -> bytes:

@@ -17,6 +17,10 @@ cdef struct Number:
     # Whether BigDecimal would print the very text this was read from.
     bint canonical
 
+cdef extern from *:
+    int clz "__builtin_clzll" (uint64_t value) noexcept nogil
+    uint64_t byte_swapped "__builtin_bswap64" (uint64_t value) noexcept nogil
+
 cdef bint get_numeric(const uint8_t* text, Py_ssize_t size, Number* number) noexcept nogil:
     """`-?digits[.digits]`."""
     cdef Py_ssize_t i = 0
@@ -51,7 +55,7 @@ cdef bint get_numeric(const uint8_t* text, Py_ssize_t size, Number* number) noex
         i += 1
     if count > MOST_DIGITS:
         return False
-    number.unscaled = high * POWERS[low_count] + low
+    number.unscaled = high * POWERS[low_count] + low if count >= 18 else <u128>low
     number.digits = count
     number.scale = scale if scale > 0 else 0
     return True
@@ -119,11 +123,20 @@ cdef inline void strip_zeros(Number* number) noexcept nogil:
         number.scale -= 1
 
 cdef inline int put_unscaled(uint8_t* p, u128 magnitude, bint negative) noexcept nogil:
-    """The shortest big-endian two's complement; returns its size, at most 17."""
+    """The shortest big-endian two's complement; returns its size, at most 17. Needs 17 bytes."""
     cdef u128 bits = ~magnitude + 1 if negative and magnitude else magnitude
     cdef uint8_t sign = 0xFF if negative and magnitude else 0
     cdef uint8_t raw[17]
     cdef int i, start = 0
+    cdef int64_t small
+    cdef uint64_t shifted
+    if magnitude <= <u128>INFINITE:
+        small = -<int64_t>magnitude if negative else <int64_t>magnitude
+        # As many bytes as the value and its sign bit take.
+        i = ((64 - clz(<uint64_t>(small ^ (small >> 63)) | 1)) >> 3) + 1
+        shifted = byte_swapped(<uint64_t>small << (64 - 8 * i))
+        memcpy(p, &shifted, 8)
+        return i
     raw[0] = sign
     for i in range(16, 0, -1):
         raw[i] = <uint8_t>bits

@@ -35,25 +35,14 @@ def _avro_text(text: bytes) -> bytes:
     return (_LENGTHS[size] if size < 1024 else varint(size)) + text
 
 
-def _avro_boolean(text: bytes) -> bytes:
-    if text == b"t":
-        return b"\x01"
-    if text == b"f":
-        return b"\x00"
-    raise MalformedMessage("Postgres sent text that is no boolean")
-
-
-def _json_boolean(text: bytes) -> bytes:
-    return b"true" if _avro_boolean(text) == b"\x01" else b"false"
-
-
 def _fast(field: FieldPlan, json: bool) -> EncodeCell:
     """A quicker function than `field.encode` where there is one."""
     match field.op:
-        case Op.STRING | Op.JSONB | Op.UUID | Op.NUMERIC_STRING if field.op is not Op.NUMERIC_STRING:
+        case Op.STRING | Op.JSONB | Op.UUID:
             return json_bytes if json else _avro_text
         case Op.BOOLEAN:
-            return _json_boolean if json else _avro_boolean
+            general, true, false = field.encode, field.write(True), field.write(False)
+            return lambda text: true if text == b"t" else false if text == b"f" else general(text)
         case Op.INT32 | Op.INT64 | Op.OID:
             general = field.encode
             if json:

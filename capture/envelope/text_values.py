@@ -114,7 +114,7 @@ def _no_decimal(text: bytes) -> UnrepresentableValue:
 
 
 def geometric(mode: BinaryHandling) -> Parse:
-    """An unmapped geometric type: its text with Java's numbers, since Debezium reads it through the driver."""
+    """An unmapped geometric type: its text with Java's numbers, as the JDBC driver prints it."""
     form = binary_form(mode)
 
     def parse(text: bytes) -> bytes | str:

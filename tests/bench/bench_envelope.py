@@ -1,6 +1,6 @@
 """Rows to record batches: rows per core-second of the compiled encoder, the generated one and fastavro.
 
-Ten columns, Debezium's value, batch and CRC included; `python -m tests.bench.bench_envelope` prints all of them.
+Ten columns, Debezium's value, batch and CRC included; `python -m tests.bench.bench_envelope` prints all.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def plan(encoding: Encoding) -> Plan:
 
 
 def best(call: Callable[[], int], seconds: float = 2.0) -> float:
-    """Rows per second of this process' CPU time: the best of several rounds, as others use the machine too."""
+    """Rows per second of this process' CPU time, the best of several rounds: others use the machine too."""
     fastest = 0.0
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -224,7 +224,13 @@ def with_fastavro() -> float:
                 "created_at": row[8].decode(),
                 "token": row[9].decode(),
             }
-            value = {"before": None, "after": after, "source": _source(number), "transaction": None, "op": "c"}
+            value = {
+                "before": None,
+                "after": after,
+                "source": _source(number),
+                "transaction": None,
+                "op": "c",
+            }
             value |= {"ts_ms": NOW_NS // 1_000_000, "ts_us": NOW_NS // 1000, "ts_ns": NOW_NS}
             key = write(key_schema, {"id": after["id"]})
             records.append(Record(number, 0, key, write(value_schema, value), ()))

@@ -1,8 +1,8 @@
-"""Records what PostgreSQL itself sends for the rows of Debezium's fixtures: `python tests/capture/envelope/record_rows.py`.
+"""Records what PostgreSQL itself sends for the rows of Debezium's fixtures.
 
-Writes tests/golden/debezium_rows.json: per scenario the tables with their types and defaults, and each row in text and
-in send format. The embedded server lacks some extensions; their types are stood in for by domains over text and their
-output forms are written by hand below.
+`python tests/capture/envelope/record_rows.py` writes tests/golden/debezium_rows.json: per scenario the tables
+with their types and defaults, and each row in text and in send format. The embedded server lacks some
+extensions; domains over text stand in for their types, and their output forms are written by hand below.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind = 'r' AND n.nspname !~ '^(pg_|information)' ORDER BY 2, 3
 """
 COLUMNS = """
-SELECT a.attname, a.atttypid::int8, a.atttypmod, NOT a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attgenerated::text
+SELECT a.attname, a.atttypid::int8, a.atttypmod, NOT a.attnotnull, pg_get_expr(d.adbin, d.adrelid),
+       a.attgenerated::text
 FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
