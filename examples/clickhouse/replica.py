@@ -46,7 +46,8 @@ def sql(kafka: str, registry: str, topic: str, group: str) -> list[str]:
     envelope = subject(registry, f"{topic}-value")
     key = [field["name"] for field in subject(registry, f"{topic}-key")["fields"]]
     row = next(field for field in envelope["fields"] if field["name"] == "before")["type"][1]
-    columns = {field["name"]: clickhouse_type(field["type"]) for field in row["fields"]}
+    kinds = {field["name"]: clickhouse_type(field["type"]) for field in row["fields"]}
+    columns = {name: kind for name, kind in kinds.items() if kind is not None}
 
     queue = [f"`after.Value.{name}` {nullable(kind)}" for name, kind in columns.items()]
     queue += [f"`before.Value.{name}` {nullable(columns[name])}" for name in key]
@@ -80,19 +81,24 @@ FROM queue""",
     ]
 
 
-def clickhouse_type(avro: Any) -> str:
-    """The ClickHouse type of an Avro type as AvroConfluent reads it."""
+def clickhouse_type(avro: Any) -> str | None:
+    """The ClickHouse type of an Avro type as AvroConfluent reads it; None for records, which are left out.
+
+    Debezium writes records for `numeric` columns without a scale (decimal.handling.mode=string or double
+    makes them plain) and for geometric types.
+    """
     if isinstance(avro, list):
         (inner,) = (one for one in avro if one != "null")
         kind = clickhouse_type(inner)
-        return kind if kind.startswith("Array") else nullable(kind)
+        return nullable(kind) if kind else None
     if isinstance(avro, str):
         return PRIMITIVES[avro]
     if avro.get("logicalType") == "decimal":
         return f"Decimal({avro['precision']}, {avro['scale']})"
     if avro["type"] == "array":
-        return f"Array({clickhouse_type(avro['items'])})"
-    return clickhouse_type(avro["type"])
+        items = clickhouse_type(avro["items"])
+        return f"Array({items})" if items else None
+    return None if avro["type"] in ("record", "map") else clickhouse_type(avro["type"])
 
 
 def nullable(kind: str) -> str:
