@@ -19,6 +19,7 @@ from capture.envelope import Encoder, new_encoder
 from capture.errors import CaptureError
 from capture.log import Log, LogError, Writer
 from capture.log.memory import CaptureMemory
+from capture.lsn import Lsn
 from capture.options import CaptureOptions
 from capture.postgres import slot as slots
 from capture.postgres.connection import Connection, connect, failure
@@ -57,9 +58,21 @@ class PostgresCapture:
         self._sink = LogSink(self._writer, options.topic_config, wake)
         self._tracker = RelationTracker(options, data.schemas, self._memory, self._sink)
         self._position = _position_of(self._writer, options)
+        if self._position is not None:
+            self._sink.committed_lsn = self._position.lsn
         self._status = StatusBoard(options.name, data.catalog, self._sink)
         self._sessions = 0
         self._fresh = True  # this process has not decided yet what has to be read
+
+    @property
+    def phase(self) -> str:
+        """What it is doing: starting, snapshot, streaming, done, failed."""
+        return self._status.phase
+
+    @property
+    def committed_lsn(self) -> Lsn:
+        """How far the log holds the stream durably."""
+        return self._sink.committed_lsn
 
     def run(self) -> None:
         """Capture. Raises CaptureError; its `retry` says whether a later start may succeed."""
