@@ -18,6 +18,7 @@ from capture.log.errors import (
     OffsetOutOfRange,
     TopicExists,
 )
+from capture.log.file_range import FileRange
 from capture.log.partition_reader import PartitionReader
 from capture.log.partition_writer import PartitionWriter
 from capture.log.reader import LogReader
@@ -32,6 +33,7 @@ __all__ = [
     "CommittedOffsets",
     "CorruptLog",
     "Fenced",
+    "FileRange",
     "LeaseHeld",
     "Listener",
     "Log",

@@ -2,8 +2,8 @@
 
 Invariants: a high watermark never goes back; watermarks and the position of a capture move in one
 transaction, which is refused to any epoch but the newest; a topic keeps its id for as long as it exists.
-`change` on a partition is the sequence number of the transaction that moved it last, so that readers ask for
-what changed since the number they know.
+`change` on a partition is the sequence number of the transaction that moved it last, `topology_version` on a
+topic that of the one that made or changed it: readers ask for what changed since the number they know.
 """
 
 import json
@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from capture.log.database import Database
@@ -39,8 +40,10 @@ CREATE TABLE IF NOT EXISTS topics (
     topic_id BLOB PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
     capture TEXT NOT NULL,
-    config TEXT NOT NULL
+    config TEXT NOT NULL,
+    topology_version INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS topics_by_topology_version ON topics (topology_version);
 CREATE TABLE IF NOT EXISTS partitions (
     partition_id INTEGER PRIMARY KEY AUTOINCREMENT,
     topic_id BLOB NOT NULL REFERENCES topics ON DELETE CASCADE,
@@ -171,16 +174,23 @@ class Catalog:
                     f"give one of the two another topic.prefix"
                 )
             elif config is not None:
-                connection.execute("UPDATE topics SET config = ? WHERE topic_id = ?", (text, row[0]))
-            connection.execute("UPDATE state SET topology_version = topology_version + 1")
+                connection.execute(
+                    "UPDATE topics SET config = ?, topology_version = ? WHERE topic_id = ?",
+                    (text, _next(connection, "topology_version"), row[0]),
+                )
             return _read_topics(connection, "WHERE name = ?", (name,))[0]
+
+    def topics_changed_since(self, topology_version: int) -> list[Topic]:
+        """The topics made or changed after `topology_version`; the cost follows their number alone."""
+        with self.database.read() as connection:
+            return _read_topics(connection, "WHERE topology_version > ?", (topology_version,))
 
     def consistent(self) -> AbstractContextManager[sqlite3.Connection]:
         """A block whose reads all see one and the same state."""
         return self.database.read()
 
     def topology_version(self) -> int:
-        """A number that grows whenever a topic is created, changed or deleted."""
+        """A number that grows whenever a topic is created or changed."""
         return self.state().topology_version
 
     def state(self) -> State:
@@ -244,7 +254,7 @@ class Catalog:
         """Move the watermarks and the position (None: leave it) at once and durably. Raises Fenced."""
         with self.database.write() as connection:
             _check_epoch(connection, capture, epoch, position)
-            sequence = _next_sequence(connection)
+            sequence = _next(connection, "change_sequence")
             moved = [
                 (
                     mark.high_watermark,
@@ -267,7 +277,7 @@ class Catalog:
         """Set log_start_offset of (partition_id, offset) pairs; `emptied` partitions begin a new segment."""
         with self.database.write() as connection:
             _check_epoch(connection, capture, epoch, None)
-            sequence = _next_sequence(connection)
+            sequence = _next(connection, "change_sequence")
             connection.executemany(
                 "UPDATE partitions SET log_start_offset = ?2, change = ?3 "
                 "WHERE partition_id = ?1 AND log_start_offset < ?2",
@@ -330,20 +340,21 @@ def _check_epoch(connection: sqlite3.Connection, capture: str, epoch: int, posit
         )
 
 
-def _next_sequence(connection: sqlite3.Connection) -> int:
-    row = connection.execute(
-        "UPDATE state SET change_sequence = change_sequence + 1 RETURNING change_sequence"
-    )
-    sequence: int = row.fetchone()[0]
-    return sequence
+def _next(connection: sqlite3.Connection, counter: str) -> int:
+    row = connection.execute(f"UPDATE state SET {counter} = {counter} + 1 RETURNING {counter}").fetchone()
+    number: int = row[0]
+    return number
 
 
 def _insert_topic(
     connection: sqlite3.Connection, name: str, capture: str, partitions: int, config: str
 ) -> None:
     topic_id = uuid.uuid4().bytes
-    connection.execute("INSERT INTO topics VALUES (?, ?, ?, ?)", (topic_id, name, capture, config))
-    sequence = _next_sequence(connection)
+    connection.execute(
+        "INSERT INTO topics VALUES (?, ?, ?, ?, ?)",
+        (topic_id, name, capture, config, _next(connection, "topology_version")),
+    )
+    sequence = _next(connection, "change_sequence")
     connection.executemany(
         "INSERT INTO partitions (topic_id, partition_index, leader_epoch, log_start_offset, high_watermark, "
         "segment_base_offset, segment_bytes, change) VALUES (?, ?, 0, 0, 0, 0, 0, ?)",
@@ -351,15 +362,17 @@ def _insert_topic(
     )
 
 
-def _read_topics(connection: sqlite3.Connection, where: str, arguments: Sequence[str]) -> list[Topic]:
-    rows = connection.execute(
-        f"SELECT topic_id, name, capture, config FROM topics {where} ORDER BY name", arguments
-    )
-    topics = rows.fetchall()
+def _read_topics(connection: sqlite3.Connection, where: str, arguments: Sequence[str | int]) -> list[Topic]:
+    # Sorted here: SQLite would walk all names to save itself the sorting of a few.
+    topics = connection.execute(
+        f"SELECT topic_id, name, capture, config FROM topics {where}", arguments
+    ).fetchall()
+    topics.sort(key=itemgetter(1))
     partitions: dict[bytes, list[PartitionRow]] = {}
-    of_these = "" if not where else f"WHERE topic_id IN (SELECT topic_id FROM topics {where})"
+    # CROSS JOIN: the topics asked for come first, their partitions by index.
     for row in connection.execute(
-        f"SELECT topic_id, {_PARTITION_COLUMNS} FROM partitions {of_these} ORDER BY partition_index",
+        f"SELECT topic_id, {_PARTITION_COLUMNS} FROM topics CROSS JOIN partitions USING (topic_id) {where} "
+        f"ORDER BY partition_index",
         arguments,
     ):
         partitions.setdefault(row[0], []).append(PartitionRow(*row[1:]))

@@ -33,8 +33,12 @@ class Database:
         self._lock_files: list[int] = []
         self._guard = threading.Lock()
         if create:
-            with self._turn():
-                self.connection().execute("PRAGMA journal_mode = WAL")
+            try:
+                with self._turn():
+                    self.connection().execute("PRAGMA journal_mode = WAL")
+            except sqlite3.Error as error:
+                self.close()
+                raise database_error(error, path) from error
 
     def connection(self) -> sqlite3.Connection:
         """This thread's connection, opened at first use."""

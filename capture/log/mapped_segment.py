@@ -19,6 +19,7 @@ from struct import Struct
 from typing import Final
 
 from capture.log.errors import CorruptLog
+from capture.log.file_range import FileRange, SegmentFile
 from capture.log.layout import INDEX_SUFFIX, segment_path
 from capture.log.segment import INDEX_ENTRY
 from protocol.records import HEADER_SIZE
@@ -44,6 +45,7 @@ class MappedSegment:
     """A segment's committed bytes. `sealed` is given by who made it: no more will be committed to it."""
 
     __slots__ = (
+        "_file",
         "_index",
         "_index_entries",
         "_offsets",
@@ -70,6 +72,7 @@ class MappedSegment:
         self.last_used = 0
         # The chunks of the mapping that were touched since they were last let go.
         self.resident: set[int] = set()
+        self._file: SegmentFile | None = None
         # Sealed: the mapped index. Active: the committed entries so far.
         self._index: memoryview | None = None
         self._index_entries = 0
@@ -139,8 +142,15 @@ class MappedSegment:
         """Let go of the mappings; slices keep theirs."""
         self.view = memoryview(b"")
         self._index = None
+        self._file = None
         self.mapped_bytes = self.visible_bytes = 0
         self.resident.clear()
+
+    def file_range(self, position: int, view: memoryview) -> FileRange:
+        """The slice `view` at `position` as a range of the file. FileNotFoundError if the file is gone."""
+        if self._file is None:
+            self._file = SegmentFile(self.path)
+        return FileRange(self._file, position, view)
 
     def base_offset_at(self, position: int) -> int:
         """The base offset of the batch at `position`."""

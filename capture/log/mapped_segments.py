@@ -78,6 +78,6 @@ class MappedSegments:
 
 
 def affordable_segments() -> int:
-    """A mapped segment holds two descriptors: use a quarter of those this process may have."""
+    """A mapped segment holds up to three descriptors: use a quarter of those this process may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 2048 if soft == resource.RLIM_INFINITY else max(16, min(2048, soft // 8))
+    return 2048 if soft == resource.RLIM_INFINITY else max(16, min(2048, soft // 12))

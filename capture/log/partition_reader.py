@@ -8,6 +8,7 @@ from typing import Final
 
 from capture.log.catalog import PartitionRow
 from capture.log.errors import CorruptLog, OffsetOutOfRange
+from capture.log.file_range import WORTH_BYTES, FileRange
 from capture.log.layout import segment_base_offsets, segment_path
 from capture.log.mapped_segment import CHUNK_BITS, MappedSegment
 from capture.log.mapped_segments import MappedSegments
@@ -27,6 +28,7 @@ class PartitionReader:
         "_hints",
         "_mapped",
         "_newest_ms",
+        "_position",
         "_recent",
         "_segment_base_offset",
         "_segment_bytes",
@@ -61,7 +63,9 @@ class PartitionReader:
         self._base_offsets: list[int] | None = None
         # offset -> (segment, first byte of the batch that begins there)
         self._hints: dict[int, tuple[int, int]] = {}
+        # The segment of the last slice, and where the slice began.
         self._recent: MappedSegment | None = None
+        self._position = 0
         # The largest timestamps of sealed segments that were asked for, by base offset.
         self._newest_ms: dict[int, int] = {}
 
@@ -95,6 +99,17 @@ class PartitionReader:
             return self._read(offset, max_bytes)
         except FileNotFoundError as error:
             raise _missing(error, self._folder) from error
+
+    def read_to_send(self, offset: int, max_bytes: int) -> memoryview | FileRange | None:
+        """The same, but a large slice comes as a range of its file."""
+        view = self.read(offset, max_bytes)
+        if view is None or len(view) < WORTH_BYTES or self._recent is None:
+            return view
+        try:
+            return self._recent.file_range(self._position, view)
+        except FileNotFoundError:
+            # Retention took it just now; the mapping still has it.
+            return view
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record that is not older than `timestamp_ms`; None if all are."""
@@ -139,6 +154,7 @@ class PartitionReader:
             hints[segment.base_offset_at(end)] = (segment.base_offset, end)
         elif segment.base_offset == self._segment_base_offset:
             hints[self.high_watermark] = (segment.base_offset, end)
+        self._position = position
         chunk = position >> CHUNK_BITS
         if chunk not in segment.resident or chunk != (end - 1) >> CHUNK_BITS:
             self._mapped.touch(segment, position, end)

@@ -52,9 +52,9 @@ class LogReader:
         with catalog.consistent():
             state = catalog.state()
             _, rows = catalog.changed_partitions(self._sequence)
-            topics = catalog.topics() if state.topology_version != self._topology_version else None
-        if topics is not None:
-            self._take_topics(topics)
+            topics = catalog.topics_changed_since(self._topology_version)
+        for topic in topics:
+            self._take(topic)
         for row in rows:
             partition = self._partitions.get(row.partition_id)
             if partition is not None:
@@ -66,20 +66,12 @@ class LogReader:
         """The partition with this catalog-wide id; KeyError where there is none."""
         return self._partitions[partition_id]
 
-    def _take_topics(self, topics: list[Topic]) -> None:
-        self._topics.clear()
-        self._topics_by_id.clear()
-        gone = set(self._partitions)
-        for topic in topics:
-            self._topics[topic.name] = topic
-            self._topics_by_id[topic.topic_id] = topic
-            for row in topic.partitions:
-                gone.discard(row.partition_id)
-                if row.partition_id not in self._partitions:
-                    folder = partition_folder(self._log.data, topic.name, row.index)
-                    self._partitions[row.partition_id] = PartitionReader(
-                        topic.topic_id, row, folder, self._mapped, self.catch_up
-                    )
-        for partition_id in gone:
-            del self._partitions[partition_id]
-            self._mapped.forget(partition_id)
+    def _take(self, topic: Topic) -> None:
+        self._topics[topic.name] = topic
+        self._topics_by_id[topic.topic_id] = topic
+        for row in topic.partitions:
+            if row.partition_id not in self._partitions:
+                folder = partition_folder(self._log.data, topic.name, row.index)
+                self._partitions[row.partition_id] = PartitionReader(
+                    topic.topic_id, row, folder, self._mapped, self.catch_up
+                )

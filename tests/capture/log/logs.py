@@ -54,12 +54,14 @@ def fill(log: Log, of: Topic, count: int, *, seed: int = 1, **options: int) -> l
     partition = writer.partition(of)
     expected: list[Record] = []
     timestamp = START_MS
-    for _ in range(count):
+    for number in range(count):
         timestamp += rng.randrange(-3, 15)
         made = random_batch(rng, timestamp=timestamp)
         first = partition.next_offset
         expected += [record._replace(offset=first + record.offset) for record in records(made)]
-        writer.commit(None, {partition: writer.append(partition, [made])})
+        end = writer.append(partition, [made])
+        if number % 10 == 9 or number == count - 1:
+            writer.commit(None, {partition: end})
     writer.close()
     return expected
 

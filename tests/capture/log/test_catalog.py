@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from capture.log import Log, LogError, NewerFormat, NoLog, TopicExists
+from capture.log import Log, LogError, LogReader, NewerFormat, NoLog, TopicExists
 from capture.log.catalog import Watermark
 
 
@@ -68,13 +68,13 @@ def test_changes_cost_what_changed_not_what_there_is(log: Log) -> None:
     with log.catalog.database.write() as connection:
         for n in range(count):
             topic_id = n.to_bytes(16)
-            connection.execute("INSERT INTO topics VALUES (?, ?, 'c', '{}')", (topic_id, f"topic-{n}"))
+            connection.execute("INSERT INTO topics VALUES (?, ?, 'c', '{}', 1)", (topic_id, f"topic-{n}"))
             connection.execute(
                 "INSERT INTO partitions (topic_id, partition_index, leader_epoch, log_start_offset, "
                 "high_watermark, segment_base_offset, segment_bytes, change) VALUES (?, 0, 0, 0, 0, 0, 0, 1)",
                 (topic_id,),
             )
-        connection.execute("UPDATE state SET change_sequence = 1")
+        connection.execute("UPDATE state SET change_sequence = 1, topology_version = 1")
     plan = log.catalog.database.connection().execute(
         "EXPLAIN QUERY PLAN SELECT partition_id FROM partitions WHERE change > 1 ORDER BY change"
     )
@@ -82,8 +82,16 @@ def test_changes_cost_what_changed_not_what_there_is(log: Log) -> None:
     began = time.perf_counter()
     for _ in range(100):
         assert log.catalog.changes_since(1) == (1, [])
+        assert log.catalog.topics_changed_since(1) == []
     assert time.perf_counter() - began < 0.5
     assert len(log.catalog.topics()) == count
+    reader = LogReader(log)
+    assert len(reader.topics) == count
+    made = log.catalog.create_topic("more", capture="c")
+    began = time.perf_counter()
+    reader.refresh()
+    assert time.perf_counter() - began < 0.05, "one topic more is not a reason to read all of them again"
+    assert reader.topics["more"] == made
 
 
 def test_the_topology_version_grows_when_topics_do(log: Log) -> None:
@@ -110,6 +118,8 @@ def test_what_is_no_catalog_is_said_to_be_none(tmp_path: Path) -> None:
     (tmp_path / "catalog.sqlite").write_bytes(b"no database at all" * 100)
     with pytest.raises(LogError, match=r"catalog\.sqlite cannot be read as a catalog"):
         Log.open(tmp_path)
+    with pytest.raises(LogError, match=r"catalog\.sqlite: file is not a database"):
+        Log.open(tmp_path, create=True)
     (tmp_path / "catalog.sqlite").unlink()
     sqlite3.connect(tmp_path / "catalog.sqlite").execute("CREATE TABLE other (x)").connection.close()
     with pytest.raises(LogError, match="no catalog of a log"):
