@@ -1,0 +1,36 @@
+"""Records as a range of a file, for the kernel to send from the page cache without mapping them."""
+
+import os
+from pathlib import Path
+
+WORTH_BYTES = 128 * 1024
+"""From this size on a reader gives ranges: the kernel sends them without copying or faulting in a page."""
+
+
+class SegmentFile:
+    """A segment's file, open for as long as anyone holds this."""
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, path: Path) -> None:
+        """Raises FileNotFoundError where retention took the file."""
+        self.descriptor = -1
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+
+
+class FileRange:
+    """Whole batches at `position` of a file; `view` has the same bytes. Both stay valid while this is held."""
+
+    __slots__ = ("file", "position", "view")
+
+    def __init__(self, file: SegmentFile, position: int, view: memoryview) -> None:
+        self.file = file
+        self.position = position
+        self.view = view
+
+    def __len__(self) -> int:
+        return len(self.view)
