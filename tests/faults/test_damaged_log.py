@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.records import batches
 from tests.support import consume, shop
 from tests.support.live import LiveShop
 
@@ -56,7 +57,8 @@ def test_damage_to_what_was_committed_is_an_error(database: str, tmp_path: Path,
         if where == "short":
             os.truncate(path, len(data) - 10)
         else:
-            data[-5 if where == "record" else 20] ^= 0x10
+            *_, (last, _) = batches(data)
+            data[-5 if where == "record" else last + 20] ^= 0x10
             path.write_bytes(data)
         live.service.start()
         assert live.service.process is not None

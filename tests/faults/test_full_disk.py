@@ -48,7 +48,9 @@ def fill(database: str) -> None:
     with psycopg.connect(database) as connection:
         for first in range(0, ROWS, 500):
             with connection.transaction():
-                rows = "SELECT g::text, ARRAY[repeat(md5(g::text), 30)] FROM generate_series(%s, %s) g"
+                rows = (
+                    "SELECT g::text, ARRAY[repeat(md5(g::text), 30)] FROM generate_series(%s::int, %s::int) g"
+                )
                 numbers = [first + 1, first + 500]
                 connection.execute(f"INSERT INTO customers (email, tags) {rows}", numbers)
 
