@@ -40,6 +40,7 @@ test: $(BUILT) ## Run the whole test suite.
 .PHONY: check
 check: $(BUILT) ## Lint, check types and import rules.
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -3,7 +3,7 @@ command line, in that order, each value remembered with the place it came from.
 
 An unknown key is an error that names the key and its source. A capture's options are Debezium's own property
 names and pass through untouched (`capture.options` judges them); the one addition is `postgres`, a connection
-URL that stands for the `database.*` properties.
+URL that stands for the `database.*` properties (`gateway.cli.connection_url`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import dataclasses
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -29,6 +29,10 @@ _QUERY_PASSWORD = re.compile(
     r"(?P<head>\b(?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^&\s]+)", re.IGNORECASE
 )
 MASK: Final = "********"
+
+
+ExpandUrl = Callable[[str, str], Mapping[str, str]]
+"""From a connection URL and the place it came from to the `database.*` properties that it stands for."""
 
 
 class ConfigError(ValueError):
@@ -180,13 +184,15 @@ def load(
     environment: Mapping[str, str] | None = None,
     overrides: Sequence[Override] = (),
     captures: Sequence[CaptureConfig] = (),
+    expand_url: ExpandUrl | None = None,
 ) -> Config:
     """Put the layers together, the later over the earlier.
 
     `captures` are those of the command line; one with the name of a configured capture overrides its
-    properties one by one. Raises ConfigError naming the first setting that is unknown or wrong.
+    properties one by one. `expand_url` says which properties a connection URL stands for, so that later layers
+    override them one by one, too. Raises ConfigError naming the first setting that is unknown or wrong.
     """
-    values = _Values()
+    values = _Values(expand_url)
     if file is not None:
         values.read_toml(file)
     values.read_environment(environment or {})
@@ -202,7 +208,8 @@ def load(
 class _Values:
     """Settings on their way to a Config: the last one put wins."""
 
-    def __init__(self) -> None:
+    def __init__(self, expand_url: ExpandUrl | None) -> None:
+        self._expand_url = expand_url
         self.sections: dict[str, dict[str, tuple[object, str]]] = {name: {} for name in _SECTIONS}
         self.captures: dict[str, dict[str, tuple[str, str]]] = {}
 
@@ -285,8 +292,8 @@ class _Values:
 
     def put_property(self, capture: str, name: str, text: str, source: str) -> None:
         properties = self.captures.setdefault(capture, {})
-        if name == URL_KEY:
-            for part, value in connection_properties(text, source=source).items():
+        if name == URL_KEY and self._expand_url is not None:
+            for part, value in self._expand_url(text, source).items():
                 properties[part] = (value, source)
         else:
             properties[name] = (text, source)
@@ -358,20 +365,3 @@ def property_text(value: object) -> str:
     if isinstance(value, list):
         return ",".join(property_text(item) for item in value)
     return str(value)
-
-
-def connection_properties(url: str, *, source: str) -> dict[str, str]:
-    """The `database.*` properties that a libpq connection URL or string stands for.
-
-    Raises ConfigError naming the source, never showing the password, when libpq cannot read it, when it names
-    no database, or when it holds a parameter that no property stands for.
-    """
-    from capture.options import OptionError, from_url
-
-    try:
-        properties = from_url(url)
-    except OptionError as error:
-        raise ConfigError(f"{source}: {error}") from None
-    if not properties.get("database.dbname"):
-        raise ConfigError(f"{source}: name the database, as in postgresql://user@host:5432/DATABASE")
-    return properties

@@ -17,7 +17,6 @@ from gateway.config import (
     Config,
     ConfigError,
     Override,
-    connection_properties,
     load,
     property_text,
 )
@@ -175,8 +174,19 @@ def configuration(arguments: Arguments) -> Config:
     ]
     given = _given_properties(arguments)
     environment = dict(os.environ)
+    from gateway.cli.connection_url import connection_properties
+
+    def loaded(*captures: CaptureConfig) -> Config:
+        return load(
+            file=arguments.config_file,
+            environment=environment,
+            overrides=overrides,
+            captures=captures,
+            expand_url=connection_properties,
+        )
+
     # The configuration without the command line's capture says which captures there are to add it to.
-    config = load(file=arguments.config_file, environment=environment, overrides=overrides)
+    config = loaded()
     if given or arguments.name:
         name = _capture_name(arguments, given, config)
         capture = CaptureConfig(
@@ -184,9 +194,7 @@ def configuration(arguments: Arguments) -> Config:
             properties={key: text for key, (text, _) in given.items()},
             sources={key: source for key, (_, source) in given.items()},
         )
-        config = load(
-            file=arguments.config_file, environment=environment, overrides=overrides, captures=[capture]
-        )
+        config = loaded(capture)
     return config
 
 
@@ -200,7 +208,9 @@ def _given_properties(arguments: Arguments) -> dict[str, tuple[str, str]]:
         for key, value in read_file(arguments.connector_file).items():
             given[key] = (property_text(value), source)
     if arguments.postgres is not None:
-        for key, text in connection_properties(arguments.postgres, source="--postgres").items():
+        from gateway.cli.connection_url import connection_properties
+
+        for key, text in connection_properties(arguments.postgres, "--postgres").items():
             given[key] = (text, "--postgres")
     if arguments.tables is not None:
         given["table.include.list"] = (arguments.tables, "--tables")

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from gateway import config
+from gateway.cli.connection_url import connection_properties
 from gateway.config import Address, CaptureConfig, Config, ConfigError, GatewayConfig, Override
 
 
 def loaded(tmp_path: Path, toml: str = "", **more: object) -> Config:
     file = tmp_path / "tidegate.toml"
     file.write_text(toml)
-    return config.load(file=file, **more)  # type: ignore[arg-type]  # keywords pass through
+    return config.load(file=file, expand_url=connection_properties, **more)  # type: ignore[arg-type]  # keywords pass through
 
 
 def test_defaults_stand_alone() -> None:
@@ -141,7 +142,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 )
 def test_a_bad_url_is_refused_without_its_password(url: str, words: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        config.connection_properties(url, source="postgres URL")
+        connection_properties(url, "postgres URL")
     assert [word for word in words if word not in str(caught.value)] == []
     assert "hush" not in str(caught.value)
 

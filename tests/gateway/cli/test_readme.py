@@ -36,13 +36,14 @@ def test_linked_files_exist() -> None:
 
 def test_the_toml_in_it_is_read(tmp_path: Path) -> None:
     from capture.options import CaptureOptions
+    from gateway.cli.connection_url import connection_properties
     from gateway.config import load
 
     block = re.search(r"```toml\n(.*?)```", README, re.DOTALL)
     assert block is not None
     file = tmp_path / "tidegate.toml"
     file.write_text(block[1])
-    captures = load(file=file).captures
+    captures = load(file=file, expand_url=connection_properties).captures
     assert [capture.name for capture in captures] == ["shop", "billing"]
     for capture in captures:
         CaptureOptions.parse(capture.properties, name=capture.name)
