@@ -80,7 +80,7 @@ class Encoder(Protocol):
 
     @property
     def commit_end_lsn(self) -> int:
-        """End of the last commit processed (for a non-transactional message the byte behind its start)."""
+        """End of the last commit, or of the last non-transactional message, whose LSN is its end."""
 
     @property
     def pending_bytes(self) -> int:

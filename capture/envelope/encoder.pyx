@@ -486,7 +486,7 @@ cdef class CompiledEncoder:
                 raise MalformedMessage("a transactional message came outside a transaction")
             if self.skipping:
                 return False
-        elif lsn < self.resume_lsn:
+        elif lsn <= self.resume_lsn:
             return False
         else:
             self.last_commit_lsn = lsn
@@ -515,7 +515,7 @@ cdef class CompiledEncoder:
                 self.open_partitions.append(partition)
             return False
         partition.commit()
-        self.commit_end_lsn = lsn + 1
+        self.commit_end_lsn = lsn
         return True
 
     def set_snapshot(self, uint64_t lsn, int64_t txid, int64_t ts_us):

@@ -406,7 +406,7 @@ class GeneratedEncoder:
             self._require_transaction("a transactional message")
             if self._skipping:
                 return False
-        elif lsn < self.resume_lsn:
+        elif lsn <= self.resume_lsn:
             return False
         else:
             self.last_commit_lsn = lsn
@@ -425,7 +425,7 @@ class GeneratedEncoder:
         if transactional or self.in_transaction:
             return False
         buffer.commit()
-        self.commit_end_lsn = lsn + 1
+        self.commit_end_lsn = lsn
         return True
 
     def set_snapshot(self, lsn: int, txid: int, ts_us: int) -> None:
