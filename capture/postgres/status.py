@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -16,6 +17,8 @@ from capture.postgres.connection import Connection
 from capture.postgres.log_sink import LogSink
 from capture.postgres.snapshot import Snapshot, wal_end
 from capture.postgres.streaming import Streaming
+
+log = logging.getLogger(__name__)
 
 _INTERVAL_S: Final = 1.0
 _IDLE_INTERVAL_S: Final = 10.0
@@ -82,8 +85,12 @@ class StatusBoard:
     def _publish(self) -> None:
         status = self._gathered()
         if status != self._published:
+            try:
+                self._catalog.put_status(self._capture, status)
+            except OSError as error:  # a full disk: the log says so louder, and may get space again
+                log.debug("status not written", extra={"error": str(error)})
+                return
             self._published = status
-            self._catalog.put_status(self._capture, status)
 
     def _gathered(self) -> dict[str, object]:
         self._note_progress(done=False)

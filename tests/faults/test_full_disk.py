@@ -60,7 +60,7 @@ def complaint(service: Service) -> str:
     assert service.process is not None
     event = service.process.event("ended", timeout_s=60)
     assert event["worker"] == service.prefix
-    assert event["retry_in_s"] is not None, "it must come back by itself"
+    assert event["retry_in_s"] is not None, f"it must come back by itself: {service.process.said()}"
     text: str = event["error"]
     return text
 
