@@ -23,7 +23,7 @@ class SegmentFile:
 
 
 class FileRange:
-    """Whole batches at `position` of a file; `view` has the same bytes. Both stay valid while this is held."""
+    """Whole batches at `position` of a file; `view` has the same bytes. Both stay valid while it is held."""
 
     __slots__ = ("file", "position", "view")
 

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from capture.log import CorruptLog, Log, LogReader, OffsetOutOfRange, Writer
+from capture.log import CorruptLog, FileRange, Log, LogReader, OffsetOutOfRange, Writer
 from capture.log.layout import INDEX_SUFFIX, segment_base_offsets, segment_path
 from capture.log.mapped_segment import CHUNK_BITS
 from protocol.records import batches, check_crc, read_header
@@ -279,6 +279,26 @@ def test_damage_that_is_met_is_an_error_and_no_crash(log: Log) -> None:
     partition = LogReader(log).partition(topic.partitions[0].partition_id)
     with pytest.raises(CorruptLog, match="the file ends there"):
         partition.read(len(expected) - 1, 100)
+
+
+def test_a_range_of_a_file_is_what_the_slice_is(log: Log) -> None:
+    topic = logs.topic(log)
+    writer = Writer.open(log, logs.CAPTURE, segment_bytes=600_000)
+    partition = writer.partition(topic)
+    made = [logs.batch(value_bytes=50_000) for _ in range(20)]
+    writer.commit(None, {partition: writer.append(partition, made)})
+    reader = LogReader(log).partition(partition.partition_id)
+    for offset in (0, 3, 13):
+        for max_bytes in (1000, 200_000, 10**7):
+            view, given = reader.read(offset, max_bytes), reader.read_to_send(offset, max_bytes)
+            assert view is not None
+            if isinstance(given, FileRange):
+                assert os.pread(given.file.descriptor, len(given), given.position) == view
+            else:
+                assert given == view
+                assert len(view) < 200_000
+    assert reader.read_to_send(20, 1000) is None
+    writer.close()
 
 
 def test_readers_see_new_topics_and_forget_none(log: Log) -> None:
