@@ -13,6 +13,7 @@ from gateway.cli.output import console, print_json
 from gateway.cli.settings import (
     Arguments,
     UsageRefusal,
+    check_apart,
     configuration,
     json_option,
     options_of,
@@ -40,6 +41,7 @@ def command(as_json: bool, **given: Any) -> None:
     with refusing():
         config = configuration(Arguments(**given))
         options = {capture.name: options_of(capture) for capture in config.captures}
+        check_apart(options)
     if not options:
         raise UsageRefusal("nothing to examine: give --postgres URL, or [capture.NAME] tables by --config")
     findings = examined(options)
@@ -87,6 +89,6 @@ def show(findings: Mapping[str, Sequence[Finding]], *, stderr: bool = False) -> 
             if finding.where:
                 text.append(f"\n  where: {finding.where}")
             if finding.statement:
-                text.append("\n  to mend it: ")
+                text.append("\n  to mend it: " if severity == ERROR else "\n  statement: ")
                 text.append(finding.statement.replace("\n", "\n    "), style="bold")
             out.print(text)

@@ -207,7 +207,7 @@ class HumanReporter:
             self._announced.add(capture.name)
             topics = sorted(table.topic for table in capture.tables)
             shown = ", ".join(topics[:8]) + (f" and {len(topics) - 8} more" if len(topics) > 8 else "")
-            self.say(f"{capture.name}: {len(topics)} tables: {shown}")
+            self.say(f"{capture.name}: {len(topics)} table{'' if len(topics) == 1 else 's'}: {shown}")
         if capture.phase == "streaming" and capture.name not in self._snapshot_done:
             self._snapshot_done.add(capture.name)
             rows = sum(table.rows_done for table in capture.tables)

@@ -15,6 +15,7 @@ from gateway.cli.settings import (
     Arguments,
     Refusal,
     UsageRefusal,
+    check_apart,
     configuration,
     json_option,
     options_of,
@@ -67,6 +68,7 @@ def _start(
     with refusing():
         config = configuration(arguments)
         options = {capture.name: options_of(capture) for capture in config.captures}
+        check_apart(options)
     if not options:
         raise UsageRefusal(
             "nothing to capture: give --postgres URL or --debezium-config FILE, or [capture.NAME] tables by "

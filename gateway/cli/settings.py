@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -246,6 +246,26 @@ def options_of(capture: CaptureConfig) -> CaptureOptions:
     from capture.options import CaptureOptions
 
     return CaptureOptions.parse(capture.properties, name=capture.name, source=f"capture {capture.name}")
+
+
+def check_apart(options: Mapping[str, CaptureOptions]) -> None:
+    """Raise ConfigError where two captures would write the same topics or read the same slot."""
+    prefixes: dict[str, str] = {}
+    slots: dict[tuple[str | None, int, str], str] = {}
+    for name, each in options.items():
+        prefix = each.envelope.topic_prefix
+        other = prefixes.setdefault(prefix, name)
+        if other != name:
+            raise ConfigError(
+                f"captures {other} and {name} both have topic.prefix {prefix!r}: give each one of its own"
+            )
+        slot = (each.connection.host, each.connection.port, each.slot.name)
+        other = slots.setdefault(slot, name)
+        if other != name:
+            raise ConfigError(
+                f"captures {other} and {name} both read slot {each.slot.name!r} of one server: slots are per "
+                "server, so set slot.name in one of them"
+            )
 
 
 def open_log(config: Config) -> Log:

@@ -156,7 +156,7 @@ def test_on_a_terminal_it_speaks_to_a_person(shop: str, tmp_path: Path) -> None:
     try:
         shown = terminal.read_until("1 streaming")
         assert "Point clients at" in shown
-        assert f"{capture}: 1 tables: {capture}.public.items" in shown
+        assert f"{capture}: 1 table: {capture}.public.items" in shown
         assert "snapshot done, 500 rows" in shown
         assert '{"event"' not in shown
         terminal.type("\x03")

@@ -108,6 +108,24 @@ def test_what_is_wrong_exits_with_2_and_names_it(run: Run, arguments: tuple[str,
         assert "hush" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ('"database.hostname" = "db"\n"topic.prefix" = "two"', "slot 'debezium'"),
+        ('"database.hostname" = "other"\n"topic.prefix" = "one"', "topic.prefix 'one'"),
+    ],
+)
+def test_two_captures_must_not_meet(run: Run, tmp_path: Path, second: str, words: str) -> None:
+    file = tmp_path / "tidegate.toml"
+    first = '[capture.one]\n"database.hostname" = "db"\n"database.dbname" = "a"\n'
+    file.write_text(f'{first}[capture.two]\n"database.dbname" = "b"\n{second}\n')
+    for command in ("serve", "doctor"):
+        result = run(command, "--config", file)
+        assert result.exit_code == 2
+        assert "captures one and two" in result.stderr
+        assert words in result.stderr
+
+
 def test_nothing_to_capture_says_how_to_name_something(run: Run) -> None:
     result = run("serve")
     assert result.exit_code == 2
