@@ -25,9 +25,12 @@ KEYS = ("figure", "value", "unit", "reference", "ratio", "target", "met")
 
 
 def benches() -> dict[str, ModuleType]:
-    """The bench modules by their names without the prefix."""
+    """The bench modules by their names without the prefix; the others are programs of their own."""
     names = sorted(path.stem for path in HERE.glob("bench_*.py"))
-    return {name.removeprefix("bench_"): importlib.import_module(f"tests.bench.{name}") for name in names}
+    modules = {name: importlib.import_module(f"tests.bench.{name}") for name in names}
+    return {
+        name.removeprefix("bench_"): module for name, module in modules.items() if hasattr(module, "FIGURES")
+    }
 
 
 def chosen(modules: dict[str, ModuleType], only: list[str]) -> dict[str, ModuleType]:
