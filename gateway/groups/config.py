@@ -11,13 +11,15 @@ class GroupConfig:
     """(group.min.session.timeout.ms)"""
     max_session_timeout_ms: int = 1_800_000
     """(group.max.session.timeout.ms)"""
-    initial_rebalance_delay_ms: int = 0
+    initial_rebalance_delay_ms: int = 500
     """How long the first rebalance of an empty group waits for more members
     (group.initial.rebalance.delay.ms).
 
     Kafka waits 3 s so that a large application that starts at once settles in one generation. Readers of
-    change topics are few, topics have one partition each, and what counts is the time to the first change;
-    members that come later are taken in at the others' next heartbeat, which is 3 s away by default too.
+    change topics are few, and what counts is the time to the first change; members that come later are taken
+    in at the others' next heartbeat, which is 3 s away by default too. Not 0, because kafka-python joins
+    before it has its topics' metadata: without any delay it joins a second time at once, and one start in
+    some thirty then hangs for good (3.0.12, with Apache Kafka as well as here).
     """
     new_member_join_timeout_ms: int = 300_000
     """A JoinGroup of a member that has no answer yet is given up after this long (a constant in Kafka)."""

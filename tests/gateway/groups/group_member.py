@@ -7,6 +7,7 @@ gone.
 
 import asyncio
 import json
+import logging
 import signal
 import sys
 from typing import Any
@@ -136,6 +137,7 @@ def main() -> None:
         stopping = True
 
     signal.signal(signal.SIGTERM, stop)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     client, bootstrap, group, topic, *rest = sys.argv[1:]
     RUNNERS[client](bootstrap, group, topic, rest[0] if rest else None)
     say(left=True)

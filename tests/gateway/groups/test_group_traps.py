@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -46,8 +46,9 @@ ROOT = Path(__file__).resolve().parents[3]
 class GroupGateway(InProcessGateway):
     """A gateway that allows the short sessions that a test wants, and can be restarted on its port."""
 
-    def __init__(self) -> None:
+    def __init__(self, **config: int) -> None:
         super().__init__()
+        self._config = GroupConfig(**{"min_session_timeout_ms": 100} | config)
         self.gateway = self._make(Address("127.0.0.1", 0))
 
     def restart(self) -> None:
@@ -63,7 +64,7 @@ class GroupGateway(InProcessGateway):
             log=LogConfig(data=self.data),
             gateway=GatewayConfig(kafka=kafka, registry=anywhere, admin=anywhere),
         )
-        return Gateway(config, groups=GroupConfig(min_session_timeout_ms=100))
+        return Gateway(config, groups=self._config)
 
 
 class MemberProcess:
@@ -88,11 +89,14 @@ class MemberProcess:
             ],
             cwd=ROOT,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
         )
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
+        self.printed: deque[str] = deque(maxlen=20)
+        """The end of its log, for a failure."""
+        self._threads = [threading.Thread(target=read) for read in (self._read, self._read_log)]
+        for thread in self._threads:
+            thread.start()
 
     def leave(self) -> None:
         """Close the consumer; it leaves the group."""
@@ -105,9 +109,12 @@ class MemberProcess:
     def _end(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
         self._process.wait(20)
-        self._thread.join(20)
+        for thread in self._threads:
+            thread.join(20)
         assert self._process.stdout is not None
+        assert self._process.stderr is not None
         self._process.stdout.close()
+        self._process.stderr.close()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -119,6 +126,14 @@ class MemberProcess:
                 self.records.append(tuple(event["record"]))
             elif "error" in event:
                 self.errors.append(event["error"])
+
+    def _read_log(self) -> None:
+        assert self._process.stderr is not None
+        self.printed.extend(self._process.stderr)
+
+    def __repr__(self) -> str:
+        ended, log = self._process.poll(), "".join(self.printed)
+        return f"{ended=} {self.assigned=} {len(self.records)=} {self.errors[-2:]=}\n{log}"
 
 
 class Team:
@@ -159,7 +174,7 @@ class Team:
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, (
-                [(member.assigned, len(member.records), member.errors[-2:]) for member in self.members],
+                self.members,
                 self.service.call(lambda: self.service.gateway.coordinator.describe("team")),
             )
             time.sleep(0.02)

@@ -15,6 +15,7 @@ from protocol.errors import ErrorCode, KafkaError
 
 def make_groups(**config: int) -> Groups:
     ids = itertools.count(1)
+    config.setdefault("initial_rebalance_delay_ms", 0)
     return Groups(GroupConfig(**config), lambda: str(next(ids)))
 
 

@@ -176,7 +176,7 @@ def with_service(
     """Run a scenario in a loop of its own, with a service that is closed at the end."""
 
     async def main() -> T:
-        service = GroupService(data, config or GroupConfig())
+        service = GroupService(data, config or GroupConfig(initial_rebalance_delay_ms=0))
         await service.start()
         try:
             return await scenario(service)

@@ -3,16 +3,11 @@
 import sqlite3
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gateway.groups import GroupConfig
 from protocol.errors import ErrorCode
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -24,59 +19,8 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from tests.gateway.handlers.group_service import ITEMS, ORDERS, SUBSCRIPTION, GroupService, join, with_service
-
-
-def commit(
-    version: int,
-    offset: int,
-    *,
-    group_id: str = "g",
-    member_id: str = "",
-    generation: int = -1,
-    **kwargs: Any,
-) -> OffsetCommitRequest:
-    """A commit of the orders' second partition, in the form of this version."""
-    partition = OffsetCommitRequestPartition(
-        partition_index=1,
-        committed_offset=offset,
-        committed_leader_epoch=0 if version >= 6 else -1,
-        committed_metadata=kwargs.pop("metadata", "note"),
-    )
-    if version >= 10:
-        topic = OffsetCommitRequestTopic(topic_id=ORDERS.topic_id, partitions=[partition])
-    else:
-        topic = OffsetCommitRequestTopic(name=ORDERS.name, partitions=[partition])
-    return OffsetCommitRequest(
-        group_id=group_id,
-        generation_id_or_member_epoch=generation,
-        member_id=member_id,
-        topics=[topic],
-        **kwargs,
-    )
-
-
-async def commit_error(service: GroupService, version: int, *args: Any, **kwargs: Any) -> int:
-    answer = await service.ask(commit(version, *args, **kwargs), version)
-    return int(answer.topics[0].partitions[0].error_code)
-
-
-async def fetched(service: GroupService, version: int, group_id: str = "g", index: int = 1) -> Any:
-    """The answer for one partition of the orders."""
-    if version < 8:
-        topics = [OffsetFetchRequestTopic(name=ORDERS.name, partition_indexes=[index])]
-        answer = await service.ask(OffsetFetchRequest(group_id=group_id, topics=topics), version)
-        assert answer.error_code == 0
-        return answer.topics[0].partitions[0]
-    asked = OffsetFetchRequestTopics(partition_indexes=[index])
-    if version >= 10:
-        asked.topic_id = ORDERS.topic_id
-    else:
-        asked.name = ORDERS.name
-    group = OffsetFetchRequestGroup(group_id=group_id, topics=[asked])
-    answer = await service.ask(OffsetFetchRequest(groups=[group], require_stable=True), version)
-    assert answer.groups[0].error_code == 0
-    return answer.groups[0].topics[0].partitions[0]
+from tests.gateway.handlers.group_offsets import commit, commit_error, fetched
+from tests.gateway.handlers.group_service import ITEMS, ORDERS, GroupService, join, with_service
 
 
 @pytest.mark.parametrize("version", range(11))
@@ -290,103 +234,6 @@ def test_the_number_of_groups_with_offsets_is_bounded(tmp_path: Path) -> None:
         assert await commit_error(service, 9, 2, group_id="a") == 0
 
     with_service(tmp_path, scenario, GroupConfig(max_offset_groups=1))
-
-
-@pytest.mark.parametrize("version", range(6))
-def test_groups_are_listed_with_filters(version: int, tmp_path: Path) -> None:
-    async def scenario(service: GroupService) -> None:
-        await service.member("with members")
-        await service.ask(commit(9, 1, group_id="only offsets"), 9)
-
-        async def names(states: list[str], types: list[str]) -> list[str]:
-            request = ListGroupsRequest(states_filter=states, types_filter=types)
-            answer = await service.ask(request, version)
-            assert answer.error_code == 0
-            return [group.group_id for group in answer.groups]
-
-        answer = await service.ask(ListGroupsRequest(), version)
-        described = [(one.group_id, one.protocol_type) for one in answer.groups]
-        assert described == [("with members", "consumer"), ("only offsets", "")]
-        if version >= 4:
-            assert [one.group_state for one in answer.groups] == ["Stable", "Empty"]
-            assert await names(["stable", "Dead"], []) == ["with members"]
-            assert await names(["EMPTY"], []) == ["only offsets"]
-            assert await names(["nonsense"], []) == []
-        if version >= 5:
-            assert [one.group_type for one in answer.groups] == ["classic", "classic"]
-            assert await names([], ["Classic", "consumer"]) == ["with members", "only offsets"]
-            assert await names([], ["consumer"]) == []
-
-    with_service(tmp_path, scenario)
-
-
-@pytest.mark.parametrize("version", range(7))
-def test_groups_are_described(version: int, tmp_path: Path) -> None:
-    async def scenario(service: GroupService) -> None:
-        member_id = await service.member()
-        await service.ask(commit(9, 1, group_id="only offsets"), 9)
-        answer = await service.ask(DescribeGroupsRequest(groups=["g", "only offsets", "none"]), version)
-        stable, empty, none = answer.groups
-        assert (stable.group_state, stable.protocol_type, stable.protocol_data) == (
-            "Stable",
-            "consumer",
-            "range",
-        )
-        [member] = stable.members
-        assert (member.member_id, member.client_id, member.client_host) == (member_id, "client", "/127.0.0.1")
-        assert bytes(member.member_metadata) == SUBSCRIPTION
-        assert bytes(member.member_assignment) == b"all"
-        assert (empty.error_code, empty.group_state, empty.members) == (0, "Empty", [])
-        assert none.group_state == "Dead"
-        assert none.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
-        if version >= 6:
-            assert none.error_message == "Group none not found."
-        if version >= 3:
-            assert stable.authorized_operations == -(2**31)
-            asked = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
-            answer = await service.ask(asked, version)
-            assert answer.groups[0].authorized_operations == 0b101001000
-
-    with_service(tmp_path, scenario)
-
-
-@pytest.mark.parametrize("version", range(3))
-def test_groups_are_deleted(version: int, tmp_path: Path) -> None:
-    async def scenario(service: GroupService) -> None:
-        member_id = await service.member("busy")
-        await service.member("left")
-        await service.ask(commit(9, 1, group_id="only offsets"), 9)
-
-        async def delete(*names: str) -> list[tuple[str, int]]:
-            answer = await service.ask(DeleteGroupsRequest(groups_names=list(names)), version)
-            return [(one.group_id, one.error_code) for one in answer.results]
-
-        assert await delete() == []
-        assert await delete("busy", "only offsets", "none", "only offsets") == [
-            ("busy", ErrorCode.NON_EMPTY_GROUP),
-            ("only offsets", 0),
-            ("none", ErrorCode.GROUP_ID_NOT_FOUND),
-        ]
-        assert (await fetched(service, 9, "only offsets")).committed_offset == -1
-        assert await delete("only offsets") == [("only offsets", ErrorCode.GROUP_ID_NOT_FOUND)]
-        await service.ask(
-            LeaveGroupRequest(group_id="busy", members=[MemberIdentity(member_id=member_id)]), 3
-        )
-        assert await delete("busy") == [("busy", 0)]
-
-    with_service(tmp_path, scenario)
-
-
-def test_a_commit_that_follows_a_deletion_is_kept(tmp_path: Path) -> None:
-    async def scenario(service: GroupService) -> None:
-        await service.ask(commit(9, 1), 9)
-        deleted = service.begin(DeleteGroupsRequest(groups_names=["g"]), 2)
-        committed = service.begin(commit(9, 2), 9)
-        await deleted
-        await committed
-        assert (await fetched(service, 9)).committed_offset == 2
-
-    with_service(tmp_path, scenario)
 
 
 def test_old_offsets_expire_and_those_of_living_groups_do_not(tmp_path: Path) -> None:
