@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from capture.envelope import Encoder, EnvelopeError, Plan, Table, message_plan, plan_for, topic_name
@@ -40,7 +40,8 @@ class RelationTracker:
             if key.startswith(_RELATION_KEY)
         }
         self._plans: dict[Table, Plan] = {}
-        self._planned: dict[int, tuple[Relation, Table]] = {}
+        self._described: dict[int, Relation] = {}
+        self._planned: set[int] = set()
 
     @property
     def known(self) -> frozenset[int]:
@@ -66,25 +67,37 @@ class RelationTracker:
 
     def new_stream(self) -> None:
         """On a new connection, with a new encoder, the server describes each relation again."""
+        self._described.clear()
         self._planned.clear()
 
-    def follow(self, relation: Relation, connection: Connection, encoder: Encoder) -> None:
-        """Have the encoder write the changes of a relation as its message describes it from now on."""
-        if not self._options.tables.accepts(relation.schema, relation.name):
+    def describe(self, relation: Relation, encoder: Encoder) -> None:
+        """Take note of a Relation message; the plan is made at the first change.
+
+        With publish_via_partition_root partitions are described as well, whose changes come as their root's.
+        """
+        if self._options.tables.accepts(relation.schema, relation.name):
+            self._described[relation.oid] = relation
+            encoder.drop_relation(relation.oid)
+        else:
             encoder.ignore_relation(relation.oid)
-            return
+
+    def plan_changes(self, oids: Iterable[int], connection: Connection, encoder: Encoder) -> bool:
+        """Have the encoder write changes of these relations; false if one was never described."""
+        for oid in oids:
+            if oid in self._described:
+                self._follow(self._described.pop(oid), connection, encoder)
+            elif oid not in self._planned:
+                return False
+        return True
+
+    def _follow(self, relation: Relation, connection: Connection, encoder: Encoder) -> None:
         now = read_tables(connection, [relation.oid], impatient=True).get(relation.oid)
         self._types.read(connection, (column.type_oid for column in relation.columns))
         known = self._known.get(relation.oid)
         table = table_of_stream(relation, now, known, self._types, self._options)
-        if self._planned.get(relation.oid) == (relation, table):
-            return
-        plan = self._plan(table)
-        encoder.set_relation(relation.oid, plan, range(len(relation.columns)))
-        self._planned[relation.oid] = relation, table
-        knowledge = knowledge_of(table, now, known)
-        if knowledge != known:
-            self._keep({relation.oid: knowledge})
+        encoder.set_relation(relation.oid, self._plan(table), range(len(relation.columns)))
+        self._planned.add(relation.oid)
+        self._keep({relation.oid: knowledge_of(table, now, known)})
 
     def emit(self, message: Message, encoder: Encoder, now_ns: int) -> bool:
         """Write a logical decoding message; whether it is complete at once."""

@@ -31,7 +31,7 @@ def server_findings(connection: Connection) -> Iterator[Finding]:
             ERROR,
             f"wal_level is {settings['wal_level']}, so changes cannot be decoded",
             "postgresql.conf",
-            "ALTER SYSTEM SET wal_level = 'logical';\n-- then restart the server",
+            "ALTER SYSTEM SET wal_level = logical;\n-- then restart the server",
         )
     if settings.get("max_slot_wal_keep_size") == "-1":
         yield Finding(

@@ -192,6 +192,7 @@ class Snapshot:
         blocks = _blocks(connection, [leaf.oid for parts in leaves.values() for leaf in parts])
         first, last = self._ends(connection, leaves)
         for table in self._wanted:
+            self._sink.partition(topic_name(self._options.envelope, table.schema, table.name))
             place = Place(first=table.oid == first and not begun, last=table.oid == last)
             each = SnapshotTable(table, self._streamed.get(table.oid), place)
             parts = [

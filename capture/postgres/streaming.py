@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import psycopg
 
-from capture.envelope import COMMITTED, Encoder, EnvelopeError
+from capture.envelope import COMMITTED, NEEDS_PYTHON, Encoder, EnvelopeError
 from capture.errors import CaptureError
 from capture.lsn import Lsn
 from capture.options import CaptureOptions
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 _APPEND_BYTES: Final = 4 * 1024 * 1024
 _SPILL_BYTES: Final = 16 * 1024 * 1024
 # The nap under load, and what counts as load: many messages at once, or wake-ups in quick succession.
-_NAP_S: Final = 0.003
+_NAP_S: Final = 0.004
 _LOAD_MESSAGES: Final = 200
 _QUICK_S: Final = 0.001
 _QUICK_WAKES: Final = 8
@@ -120,10 +120,10 @@ class Streaming:
                 if kind == XLOG_DATA:
                     try:
                         status = feed(data, now_ns)
-                    except EnvelopeError as error:
+                        if status:
+                            self._special(status, data, now_ns)
+                    except (EnvelopeError, pgoutput.PgOutputError) as error:
                         raise _unreadable(error) from error
-                    if status:
-                        self._special(status, data, now_ns)
                 elif kind == KEEPALIVE:
                     self._keepalive(data)
             if size < 0:
@@ -145,17 +145,22 @@ class Streaming:
             if self._sink.has_open:
                 self._sink.complete_open()
             return
-        try:
-            message = pgoutput.parse(data[XLOG_DATA_SIZE:])
-        except pgoutput.PgOutputError as error:
-            raise _unreadable(error) from error
+        message = pgoutput.parse(data[XLOG_DATA_SIZE:])
         if isinstance(message, pgoutput.Relation):
-            self._tracker.follow(message, self._catalog, self._encoder)
+            self._tracker.describe(message, self._encoder)
         elif isinstance(message, pgoutput.Message):
             self._message(message, now_ns)
-        elif not isinstance(message, pgoutput.Type | pgoutput.Origin):
+        elif isinstance(message, pgoutput.Insert | pgoutput.Update | pgoutput.Delete):
+            self._first_change([message.relation_oid], data, now_ns)
+        elif isinstance(message, pgoutput.Truncate):
+            self._first_change(message.relation_oids, data, now_ns)
+
+    def _first_change(self, oids: Sequence[int], data: memoryview, now_ns: int) -> None:
+        """Plan relations that were described since their last change, then encode this one."""
+        planned = self._tracker.plan_changes(oids, self._catalog, self._encoder)
+        if not planned or self._encoder.feed(data, now_ns) == NEEDS_PYTHON:
             raise CaptureError(
-                f"the server sent {type(message).__name__} of a relation that it has not described",
+                "the server sent a change of a relation that it has not described",
                 "The stream is opened again.",
                 retry=True,
             )

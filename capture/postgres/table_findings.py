@@ -128,10 +128,22 @@ def match_findings(
     there = ", ".join(table.qualified_name for table in tables[:10]) or "none"
     yield Finding(
         ERROR if filtered or options.snapshot.mode == "initial_only" else WARNING,
-        f"no table matches the filters; the database has {there}{' …' if len(tables) > 10 else ''}",
+        f"no table matches {_filters(options)}; the database has {there}{' …' if len(tables) > 10 else ''}",
         where,
         "-- correct table.include.list (regular expressions that match schema.table as a whole)",
     )
+
+
+def _filters(options: CaptureOptions) -> str:
+    """The lists that were given, as they were written."""
+    kinds = {"schema": options.tables.schemas, "table": options.tables.tables}
+    given = [
+        f"{kind}.{side}.list={','.join(pattern.pattern for pattern in names.patterns)}"
+        for kind, filters in kinds.items()
+        for side, names in (("include", filters.include), ("exclude", filters.exclude))
+        if names
+    ]
+    return " and ".join(given) or "the filters"
 
 
 def privilege_findings(
