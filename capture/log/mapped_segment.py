@@ -48,6 +48,7 @@ class MappedSegment:
         "_file",
         "_index",
         "_index_entries",
+        "_index_read_at",
         "_offsets",
         "_positions",
         "base_offset",
@@ -76,6 +77,7 @@ class MappedSegment:
         # Sealed: the mapped index. Active: the committed entries so far.
         self._index: memoryview | None = None
         self._index_entries = 0
+        self._index_read_at = 0
         self._offsets = array("i")
         self._positions = array("i")
         if sealed:
@@ -240,8 +242,9 @@ class MappedSegment:
     def _read_index(self) -> None:
         """Take over the entries that were committed since the last time, if they may be worth it."""
         last = self._positions[-1] if self._positions else 0
-        if self.visible_bytes - last < _WORTH_READING:
+        if self.visible_bytes - max(last, self._index_read_at) < _WORTH_READING:
             return
+        self._index_read_at = self.visible_bytes
         try:
             file = os.open(self.path.with_suffix(INDEX_SUFFIX), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:

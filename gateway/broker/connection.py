@@ -15,7 +15,7 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from time import perf_counter
 from types import CoroutineType
 from typing import Any, Final, NamedTuple, Protocol, cast
@@ -24,6 +24,7 @@ from gateway.broker.dispatch import Dispatcher, Route
 from gateway.broker.limits import BrokerLimits
 from gateway.broker.refusals import refusal
 from gateway.broker.repeated_fetch import CLIENT_ID_AT, RepeatedFetch
+from gateway.broker.sending import Part, Sender
 from gateway.context import Context, Hangup, Later
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.frame import Frames
@@ -106,6 +107,7 @@ class Connection(asyncio.Protocol):
         # uvloop's transports are none of asyncio's classes.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
+        self._sender = Sender(self._transport, paused=self.pause_writing, resumed=self.resume_writing)
         host, port, *_ = transport.get_extra_info("peername") or ("unknown", 0)
         self._context = self._service_context.for_client(host, port)
         self._home.opened(self)
@@ -118,6 +120,7 @@ class Connection(asyncio.Protocol):
         self._plain = False
         self._home.closed(self)
         self._metrics.connections -= 1
+        self._sender.close()
         self._queue.clear()
         pending, self._pending = self._pending, None
         if pending is None:
@@ -135,7 +138,10 @@ class Connection(asyncio.Protocol):
         """The client has read."""
         self.idle_sweeps = 0
         self._writable = True
-        self._advance()
+        if self._closing:
+            self._transport.close()
+        else:
+            self._advance()
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
@@ -151,7 +157,8 @@ class Connection(asyncio.Protocol):
         self._closing = True
         self._plain = False
         self._queue.clear()
-        self._transport.close()
+        if not self._sender.busy:
+            self._transport.close()
 
     def abort(self) -> None:
         """End the connection now."""
@@ -297,13 +304,9 @@ class Connection(asyncio.Protocol):
         buffers[0] = head(size + overhead, correlation_id) + first
         self._send(buffers)
 
-    def _send(self, buffers: list[Buffer]) -> None:
-        if len(buffers) == 1:
-            self._transport.write(buffers[0])
-            self._metrics.sent_bytes += len(buffers[0])
-        else:
-            self._transport.writelines(buffers)
-            self._metrics.sent_bytes += sum(map(len, buffers))
+    def _send(self, parts: Sequence[Part]) -> None:
+        self._metrics.sent_bytes += sum(map(len, parts))
+        self._sender.send(parts)
 
     def _await(
         self,

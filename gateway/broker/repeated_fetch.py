@@ -16,9 +16,9 @@ from typing import Final
 
 from capture.log import LogError, LogReader, PartitionReader
 from gateway.broker.dispatch import Route
+from gateway.broker.sending import Part
 from protocol import message
 from protocol.errors import ErrorCode
-from protocol.message import Buffer
 from protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from protocol.wire import varint
 
@@ -108,7 +108,7 @@ class RepeatedFetch:
         template = ResponseTemplate.of(response, partition, route)
         return cls(route, reader, log, request, pattern, template)
 
-    def answer(self, data: bytes, offset: int, correlation_id: int) -> list[Buffer] | None:
+    def answer(self, data: bytes, offset: int, correlation_id: int) -> list[Part] | None:
         """The answer's frame, if `data` holds the same request from `offset` on, with a like answer.
 
         None leaves everything as it was, for the usual way to be gone.
@@ -123,7 +123,7 @@ class RepeatedFetch:
         try:
             if self._reader.partition(log.partition_id) is not log:
                 return None
-            records = log.read(_OFFSET(data, offset + self._offset_at)[0], self._max_bytes)
+            records = log.read_to_send(_OFFSET(data, offset + self._offset_at)[0], self._max_bytes)
         except (KeyError, LogError):
             return None
         if records is None:
@@ -142,7 +142,7 @@ class RepeatedFetch:
             + template.between
             + length
         )
-        if size <= JOIN_BYTES:
+        if size <= JOIN_BYTES and isinstance(records, memoryview):
             return [b"".join((begin, records, template.after))]
         if template.after:
             return [begin, records, template.after]

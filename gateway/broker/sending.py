@@ -1,0 +1,145 @@
+"""How an answer leaves: small ones through the transport, large ranges of the log by the kernel's sendfile.
+
+Invariants: while parts of an answer wait here (`busy`), nothing else is written to the transport; and parts
+are begun only when nothing is unsent in the transport. So the two ways never mix within the stream.
+"""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from capture.log import FileRange
+from protocol.message import Buffer
+
+PIECE_BYTES: Final = 2 * 1024 * 1024
+"""At most this much in one call, so that a fast reader of much does not hold up the others."""
+
+Part = Buffer | FileRange
+
+
+class Sender:
+    """The writing half of one connection."""
+
+    def __init__(
+        self, transport: asyncio.Transport, *, paused: Callable[[], None], resumed: Callable[[], None]
+    ) -> None:
+        """`paused` and `resumed` are called as the transport's own calls of the like are."""
+        self._transport = transport
+        self._paused = paused
+        self._resumed = resumed
+        self._parts: deque[Part] = deque()
+        self._sent_of_first = 0
+        self._socket: socket.socket | None = None
+        self._waiting = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether parts wait for the client to read."""
+        return bool(self._parts)
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Send buffers and file ranges in their order. Not to be called while `busy`."""
+        if len(parts) == 1:
+            self._transport.write(_in_memory(parts[0]))
+        elif FileRange not in map(type, parts) or self._transport.get_write_buffer_size():
+            self._transport.writelines([_in_memory(part) for part in parts])
+        else:
+            self._parts.extend(parts)
+            self._push()
+
+    def close(self) -> None:
+        """Forget what is unsent: the connection is gone."""
+        self._parts.clear()
+        self._wait(False)
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _push(self) -> None:
+        """Send what can be sent now; wait for the client to read if that is not all."""
+        try:
+            done = self._send_parts(self._raw_socket())
+        except OSError:
+            # The client is gone, or the file is unreadable: half an answer cannot be taken back.
+            self.close()
+            self._transport.abort()
+            return
+        if done:
+            if self._waiting:
+                self._wait(False)
+                self._resumed()
+        elif not self._waiting:
+            self._wait(True)
+            self._paused()
+
+    def _send_parts(self, sock: socket.socket) -> bool:
+        """Whether all is sent. TCP_CORK keeps header and records in the same segments."""
+        if not self._waiting:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        try:
+            while self._parts:
+                part = self._parts[0]
+                left = len(part) - self._sent_of_first
+                if isinstance(part, FileRange):
+                    sent = _send_range(sock.fileno(), part, self._sent_of_first, left)
+                else:
+                    sent = sock.send(memoryview(part)[self._sent_of_first :])
+                if sent < left:
+                    self._sent_of_first += sent
+                    if isinstance(part, FileRange) and sent == PIECE_BYTES:
+                        return False
+                    continue
+                self._parts.popleft()
+                self._sent_of_first = 0
+        except BlockingIOError:
+            return False
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+        return True
+
+    def _raw_socket(self) -> socket.socket:
+        """The transport's connection under a descriptor of our own, which the loop lets us watch."""
+        if self._socket is None:
+            theirs = self._transport.get_extra_info("socket")
+            self._socket = socket.socket(fileno=os.dup(theirs.fileno()))
+            self._socket.setblocking(False)
+        return self._socket
+
+    def _wait(self, wait: bool) -> None:
+        if wait == self._waiting or self._socket is None:
+            return
+        self._waiting = wait
+        loop = asyncio.get_running_loop()
+        if wait:
+            loop.add_writer(self._socket.fileno(), self._push)
+        else:
+            loop.remove_writer(self._socket.fileno())
+
+
+def _in_memory(part: Part) -> Buffer:
+    return part.view if isinstance(part, FileRange) else part
+
+
+def _send_range(to: int, part: FileRange, sent: int, left: int) -> int:
+    if not sent:
+        _read_ahead(part)
+    count = os.sendfile(to, part.file.descriptor, part.position + sent, min(left, PIECE_BYTES))
+    if not count:
+        raise OSError("the file is shorter than what was committed to it")
+    return count
+
+
+def _read_ahead(part: FileRange) -> None:
+    """Let the kernel fetch what is not in memory, so that sending waits for a disk as little as may be."""
+    file, last = part.file.descriptor, part.position + len(part) - 1
+    probe = bytearray(1)
+    try:
+        for at in (part.position, last):
+            os.preadv(file, [probe], at, os.RWF_NOWAIT)
+    except BlockingIOError:
+        os.posix_fadvise(file, part.position, len(part), os.POSIX_FADV_WILLNEED)
+    except OSError:
+        # A file system without RWF_NOWAIT: nothing is known, and nothing lost.
+        return
