@@ -38,6 +38,7 @@ class StatusBoard:
         self._streaming: tuple[Streaming, Encoder, Connection] | None = None
         self._rows = 0  # of sessions that are over
         self._published: dict[str, object] = {}
+        self._published_at = 0.0
         self._server: deque[tuple[float, int]] = deque()
         self._asked_at = 0.0
         self._stopping = threading.Event()
@@ -84,13 +85,15 @@ class StatusBoard:
 
     def _publish(self) -> None:
         status = self._gathered()
-        if status != self._published:
+        # Said again while nothing changes: who reads it takes a capture that falls silent for dead.
+        if status != self._published or time.monotonic() - self._published_at >= _IDLE_INTERVAL_S:
             try:
                 self._catalog.put_status(self._capture, status)
             except OSError as error:  # a full disk: the log says so louder, and may get space again
                 log.debug("status not written", extra={"error": str(error)})
                 return
             self._published = status
+            self._published_at = time.monotonic()
 
     def _gathered(self) -> dict[str, object]:
         self._note_progress(done=False)
