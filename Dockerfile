@@ -10,18 +10,20 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY requirements.lock ./
-# The lock constrains every version and holds its hashes; only what is asked for is installed.
-RUN python3 -m venv /build \
-    && /build/bin/pip install --no-cache-dir --constraint requirements.lock setuptools cython
+COPY requirements.lock requirements-runtime.lock ./
+# Everything is installed by its hash: the builder's two packages, and what Tidegate needs to run.
+RUN awk '/^[a-z]/ { wanted = /^(cython|setuptools)==/ } wanted' requirements.lock > build.lock \
+    && python3 -m venv /build \
+    && /build/bin/pip install --no-cache-dir --require-hashes --requirement build.lock \
+    && python3 -m venv /opt/tidegate \
+    && /opt/tidegate/bin/pip install --no-cache-dir --require-hashes --requirement requirements-runtime.lock
 COPY pyproject.toml setup.py README.md LICENSE ./
 COPY protocol protocol
 COPY capture capture
 COPY gateway gateway
 COPY spark spark
 RUN /build/bin/pip wheel --no-cache-dir --no-build-isolation --no-deps --wheel-dir /wheels . \
-    && python3 -m venv /opt/tidegate \
-    && /opt/tidegate/bin/pip install --no-cache-dir --constraint requirements.lock /wheels/*.whl \
+    && /opt/tidegate/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl \
     && /opt/tidegate/bin/tidegate version
 
 FROM ${BASE_IMAGE}

@@ -52,14 +52,18 @@ bench: $(BUILT) ## Measure against reference loops; writes build/bench.jsonl.
 soak: $(BUILT) ## Run the long tests.
 	$(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 
+COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --no-header --unsafe-package tidegate \
+	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
+
 .PHONY: lock
-lock: $(INSTALLED) ## Resolve the dependencies of pyproject.toml anew into requirements.lock.
+lock: $(INSTALLED) ## Resolve the dependencies of pyproject.toml anew into the two lock files.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-tools
-	$(BIN)/pip-compile --quiet --upgrade --all-extras --generate-hashes --strip-extras --unsafe-package tidegate \
-		--no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-		--output-file build/requirements.lock pyproject.toml
+	$(COMPILE) --upgrade --all-extras --output-file build/all.lock pyproject.toml
 	{ echo '# Every package of the project and all its extras, pinned by hash. Made by `make lock`.'; \
-		sed '/^# WARNING: The following packages were not pinned/,$$d' build/requirements.lock; } > requirements.lock
+		sed '/^# WARNING: The following packages were not pinned/,$$d' build/all.lock; } > requirements.lock
+	$(COMPILE) --upgrade --no-annotate --constraint requirements.lock --output-file build/runtime.lock pyproject.toml
+	{ echo '# What an installation without extras needs, as in requirements.lock. Made by `make lock`.'; \
+		cat build/runtime.lock; } > requirements-runtime.lock
 
 .PHONY: clean
 clean: ## Remove everything that make made; change logs (tidegate-data) stay.
