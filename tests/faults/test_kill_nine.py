@@ -5,6 +5,7 @@ throughout see each change once.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException
 
 from tests.support import consume, shop
 from tests.support.fold import AvroDecoder, Fold, Record, differences, fold
@@ -78,19 +79,31 @@ def final_mark(service: Service, reader: consume.Reader, dsn: str) -> None:
 
 
 def test_twenty_kills_under_load(database: str, tmp_path: Path) -> None:
-    chance = random.Random(20)
+    kill_under_load(database, tmp_path, rounds=ROUNDS, seed=20)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("seed", range(5))
+def test_hundreds_of_kills(database: str, tmp_path: Path, seed: int) -> None:
+    kill_under_load(database, tmp_path, rounds=100, seed=seed)
+
+
+def kill_under_load(database: str, tmp_path: Path, *, rounds: int, seed: int) -> None:
+    """So many kills of capture, gateway or both while the shop changes; then all that must hold."""
+    chance = random.Random(seed)
     shop.create(database)
-    with shop.Workload(database, seed=1) as before:
+    with shop.Workload(database, seed=seed) as before:
         before.run(100)
     with Service(database, tmp_path / "data", environment=FAST_RESTARTS) as service:
         names = sorted(service.topic(table) for table in shop.TABLES)
         watermarks = Watermarks(service.kafka, names)
         with (
             consume.Reader(service.kafka, names) as reader,
-            shop.Load(database, seed=2, rest_s=0.005) as load,
+            shop.Load(database, seed=seed, rest_s=0.005) as load,
         ):
             killed = 0
-            for round_number in range(ROUNDS):
+            for round_number in range(rounds):
                 time.sleep(chance.uniform(0.2, 0.9))
                 for role in chance.choice((["capture"], ["gateway"], ["capture", "gateway"])):
                     killed += service.kill(role)
@@ -98,13 +111,50 @@ def test_twenty_kills_under_load(database: str, tmp_path: Path) -> None:
                     _until_it_answers(watermarks)
             time.sleep(0.5)
             load.stop()
-            assert killed >= ROUNDS, "too few processes were there to be killed"
-            assert load.committed > ROUNDS * 20
+            assert killed >= rounds, "too few processes were there to be killed"
+            assert load.committed > rounds * 20
             final_mark(service, reader, database)
             watermarks.look()
         folds = check_all(service, database, reader.records)
         check_ledger(folds["ledger"], [before, *load.workers])
         assert all(done.operations["r"] > 0 for done in folds.values())
+
+
+def test_a_group_goes_on_after_its_gateway_was_killed(database: str, tmp_path: Path) -> None:
+    """What a member committed it never gets again; what it had not, it does; nothing is left out."""
+    shop.create(database)
+    with (
+        Service(database, tmp_path / "data", environment=FAST_RESTARTS) as service,
+        shop.Workload(database, seed=8) as workload,
+    ):
+        topic = service.topic("ledger")
+        _until_topics(service, [topic])
+        member = Consumer(consume.configuration(service.kafka, group_id="steady"))
+        member.subscribe([topic])
+        seen: list[int] = []
+        committed = 0
+        try:
+            for round_number in range(6):
+                workload.run(20)
+                if round_number < 4:
+                    service.kill("gateway")
+                mark = workload.mark().encode()
+                deadline = time.monotonic() + 60
+                while True:
+                    assert time.monotonic() < deadline, f"round {round_number}: read {len(seen)}"
+                    messages = [m for m in member.consume(num_messages=50, timeout=0.2) if not m.error()]
+                    offsets = [m.offset() or 0 for m in messages]
+                    assert all(offset >= committed for offset in offsets), "got again what was committed"
+                    seen += offsets
+                    with contextlib.suppress(KafkaException):
+                        if offsets:
+                            member.commit(asynchronous=False)
+                            committed = offsets[-1] + 1
+                    if any(mark in (m.value() or b"") for m in messages):
+                        break
+        finally:
+            member.close()
+        assert sorted(set(seen)) == list(range(max(seen) + 1))
 
 
 def test_the_whole_service_killed(database: str, tmp_path: Path) -> None:
