@@ -120,6 +120,35 @@ def kill_under_load(database: str, tmp_path: Path, *, rounds: int, seed: int) ->
         assert all(done.operations["r"] > 0 for done in folds.values())
 
 
+def test_a_huge_transaction_is_seen_whole(database: str, tmp_path: Path) -> None:
+    """Larger than what is held in memory, its capture killed on the way: it becomes visible at once."""
+    shop.create(database)
+    with Service(database, tmp_path / "data", environment=FAST_RESTARTS) as service:
+        names = [service.topic("order_lines"), service.topic("ledger")]
+        _until_topics(service, names)
+        with psycopg.connect(database) as connection:
+            connection.execute(
+                "INSERT INTO order_lines SELECT g, 1, repeat('s', 20), 1 FROM generate_series(1, 250000) g"
+            )
+            connection.execute("INSERT INTO ledger VALUES (7, 1, 'huge')")
+        sizes = {0}
+        chance = random.Random(3)
+        kills = 0
+        deadline = time.monotonic() + 60
+        while len(sizes) == 1:
+            assert time.monotonic() < deadline, "the transaction did not come through"
+            if kills < 4:
+                time.sleep(chance.uniform(0.3, 0.7))
+                kills += service.kill("capture")
+            ends = consume.ends(service.kafka, names)
+            assert ends[names[1]] or not ends[names[0]], "one topic of the transaction without the other"
+            sizes.add(ends[names[0]])
+        assert sizes == {0, 250_000}
+        records = consume.read(service.kafka, names)
+        assert len({record.key for record in records[names[0]]}) == 250_000
+        assert len(records[names[1]]) == 1
+
+
 def test_a_group_goes_on_after_its_gateway_was_killed(database: str, tmp_path: Path) -> None:
     """What a member committed it never gets again; what it had not, it does; nothing is left out."""
     shop.create(database)
