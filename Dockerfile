@@ -30,7 +30,8 @@ FROM ${BASE_IMAGE}
 LABEL org.opencontainers.image.title="Tidegate" \
       org.opencontainers.image.description="Kafka consumers read your Postgres changes, and there is no Kafka." \
       org.opencontainers.image.licenses="Apache-2.0"
-RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin tidegate \
+RUN groupadd --system --gid 10001 tidegate \
+    && useradd --system --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin tidegate \
     && install -d -o tidegate -g tidegate /var/lib/tidegate
 COPY --from=build /opt/tidegate /opt/tidegate
 ENV PATH=/opt/tidegate/bin:$PATH \
