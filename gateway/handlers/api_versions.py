@@ -1,4 +1,4 @@
-"""ApiVersions: what the broker serves. Unsupported versions of it are the connection's to answer (KIP-511)."""
+"""ApiVersions: what the broker serves. Unsupported versions of it the connection answers (KIP-511)."""
 
 import re
 from typing import Final
