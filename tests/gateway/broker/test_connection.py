@@ -1,4 +1,4 @@
-"""One connection against clients that break the rules, read nothing or say nothing; and handlers with bugs."""
+"""One connection against clients that break the rules, read nothing or say nothing; handlers with bugs."""
 
 import logging
 import socket
