@@ -150,17 +150,19 @@ def _header(value: bytes | None) -> str | None:
 
 def _text_line(topic: str, record: Record, decoder: Decoder) -> str:
     time = datetime.fromtimestamp(record.timestamp / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    key, value = decoder.decode(record.key), decoder.decode(record.value)
-    op, row = "tombstone", None
-    if isinstance(value, dict):
-        envelope = value.get("payload", value) if "schema" in value else value
-        op, row = "", envelope
-        if isinstance(envelope, dict) and "op" in envelope:
-            op, row = str(envelope["op"]), envelope.get("after") or envelope.get("before")
-    elif value is not None:
-        op, row = "", value
+    key, value = _payload(decoder.decode(record.key)), _payload(decoder.decode(record.value))
+    op, row = "tombstone" if value is None else "", value
+    if isinstance(value, dict) and "op" in value:
+        op, row = str(value["op"]), value.get("after") or value.get("before")
     parts = [str(record.offset), time, op, _compact(key), _compact(row)]
     return "  ".join(part for part in parts if part)
+
+
+def _payload(value: object) -> object:
+    """What JSON with its schema beside it (schemas.enable) carries; anything else as it is."""
+    if isinstance(value, dict) and value.keys() == {"schema", "payload"}:
+        return value["payload"]
+    return value
 
 
 def _compact(value: object) -> str:

@@ -68,6 +68,17 @@ def test_text_lines_name_the_operation_and_the_row(items: Any, run: Run) -> None
     assert tombstone.endswith('tombstone  {"id": 7}')
 
 
+def test_json_with_its_schema_is_shown_without_it(items: Any, run: Run) -> None:
+    items.add(
+        (
+            b'{"schema": {}, "payload": {"id": 1}}',
+            b'{"schema": {}, "payload": {"op": "c", "after": {"id": 1}}}',
+        )
+    )
+    (line,) = run("tail", items.topic, "--data", items.data).stdout.splitlines()
+    assert line.endswith('c  {"id": 1}  {"id": 1}')
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
