@@ -6,7 +6,9 @@ a group commit without a timer. What it commits is always a state between two tr
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -15,10 +17,15 @@ from typing import Final
 from capture.envelope import Output
 from capture.errors import CaptureError
 from capture.log import LogError, PartitionWriter, Writer
+from capture.log.retention import enforce
 from capture.lsn import ZERO
 from capture.postgres.position import Position
 from capture.postgres.wake import Wake
 
+log = logging.getLogger(__name__)
+
+# How often old segments are looked for: Kafka's log.retention.check.interval.ms.
+RETENTION_INTERVAL_S: Final = 300.0
 # What may be appended and not yet synced before the reader has to wait.
 BACKLOG_BYTES: Final = 64 * 1024 * 1024
 
@@ -35,10 +42,21 @@ class _Handover:
 class LogSink:
     """Appends for one thread at a time, commits in the background. `wake` is set after each commit."""
 
-    def __init__(self, writer: Writer, topic_config: Mapping[str, str], wake: Wake) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        topic_config: Mapping[str, str],
+        wake: Wake,
+        *,
+        retention_interval_s: float = RETENTION_INTERVAL_S,
+    ) -> None:
         self._writer = writer
         self._topic_config = topic_config
         self._wake = wake
+        self._retention_interval_s = retention_interval_s
+        self._retention_due = 0.0
+        # Whoever moves watermarks or log starts holds it: the committer, or a snapshot's hand-over.
+        self._moving = threading.Lock()
         self._partitions: dict[str, PartitionWriter] = {}
         self._appending = threading.Lock()
         # Offsets up to which complete transactions were appended, and those appended for an open one.
@@ -119,7 +137,8 @@ class LogSink:
         partitions = [self._partitions[topic] for topic in topics]
         watermarks = {p: self._complete.pop(p) for p in partitions if p in self._complete}
         try:
-            self._writer.commit(position.to_json(), watermarks)
+            with self._moving:
+                self._writer.commit(position.to_json(), watermarks)
         except LogError as error:
             raise from_log(error) from error
         self.committed_lsn = position.lsn
@@ -178,14 +197,20 @@ class LogSink:
         while True:
             with self._changed:
                 while self._handover is None and not self._stopping:
-                    self._changed.wait()
+                    rest_s = self._retention_due - time.monotonic()
+                    if rest_s <= 0:
+                        break
+                    self._changed.wait(rest_s)
                 handover, self._handover = self._handover, None
-                if handover is None:
+                if handover is None and self._stopping:
                     return
                 self._committing = True
             error: Exception | None = None
             try:
-                self._writer.commit(handover.position.to_json(), handover.watermarks)
+                with self._moving:
+                    if handover is not None:
+                        self._writer.commit(handover.position.to_json(), handover.watermarks)
+                    self._retain()
             except LogError as raised:
                 error = from_log(raised)
                 error.__cause__ = raised
@@ -193,14 +218,23 @@ class LogSink:
                 error = raised
             with self._changed:
                 self._committing = False
-                self._backlog_bytes -= handover.appended_bytes
                 self._error = error
-                if error is None:
-                    self.committed_lsn = handover.position.lsn
+                if handover is not None:
+                    self._backlog_bytes -= handover.appended_bytes
+                    if error is None:
+                        self.committed_lsn = handover.position.lsn
                 self._changed.notify_all()
             self._wake.set()
             if error is not None:
                 return
+
+    def _retain(self) -> None:
+        """Delete the segments that the topics' retention lets go of, if it is time to look."""
+        if time.monotonic() < self._retention_due:
+            return
+        for expired in enforce(self._writer, time.time_ns() // 1_000_000):
+            log.info("old segments deleted", extra=expired._asdict())
+        self._retention_due = time.monotonic() + self._retention_interval_s
 
     def _raise_error(self) -> None:
         if self._error is not None:
