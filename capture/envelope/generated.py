@@ -14,23 +14,20 @@ from typing import Final
 
 from capture.envelope.batches import Output, TopicBuffer, finish_chunk
 from capture.envelope.errors import MalformedMessage
-from capture.envelope.java_text import json_string
-from capture.envelope.layout import SnapshotMarker, ValueLayout
+from capture.envelope.layout import SnapshotMarker
 from capture.envelope.message_value import MessagePlan, SourcePosition
 from capture.envelope.options import EnvelopeOptions
 from capture.envelope.plan import NEW_KEY, OLD_KEY, Plan, encode_header
-from capture.envelope.row_code import UNCHANGED, Cell, encode_function
+from capture.envelope.row_code import encode_function
+from capture.envelope.source_block import Clock, SourceBlock, signed
 from capture.envelope.temporal import POSTGRES_EPOCH_US
-from capture.envelope.value_writer import avro_bytes, varint
+from capture.envelope.value_writer import varint
+from capture.envelope.wire_tuples import NEW, OLD, UNCHANGED, Cell, split_copy, split_tuple
 from protocol.records import Codec
 
 FED, COMMITTED, NEEDS_PYTHON = 0, 1, 2
 
 _HEADER: Final = 25
-_TUPLE_KINDS: Final = {ord("n"): None, ord("u"): UNCHANGED}
-_TEXT, _BINARY = ord("t"), ord("b")
-_UINT16: Final = struct.Struct(">H").unpack_from
-_INT32: Final = struct.Struct(">i").unpack_from
 _UINT32: Final = struct.Struct(">I").unpack_from
 _BEGIN: Final = struct.Struct(">QqI")
 _COMMIT: Final = struct.Struct(">BQQq")
@@ -52,7 +49,11 @@ class Relation:
         binary = frozenset(index for index, flag in zip(plan.copied, plan.copied_binary, strict=True) if flag)
         self.copied_row = encode_function(plan.row, binary)
         self.copied_key = encode_function(plan.key, binary) if plan.key is not None else None
-        self.source_names: tuple[int, bytes] = (-1, b"")
+        self.source = SourceBlock(plan.layout)
+
+    def split(self, raw: bytes, position: int, kinds: bytes) -> tuple[list[Cell], int]:
+        """The columns of a tuple, and where it ends."""
+        return split_tuple(raw, position, kinds, self.column_map, self.width, self.plan.table.qualified_name)
 
 
 class GeneratedEncoder:
@@ -63,7 +64,7 @@ class GeneratedEncoder:
     def __init__(self, options: EnvelopeOptions) -> None:
         self.options = options
         self.resume_lsn = 0
-        self.last_commit_lsn: int | None = None
+        self._last_commit_lsn: int | None = None
         self.in_transaction = False
         self.commit_end_lsn = 0
         self.pending_bytes = 0
@@ -79,6 +80,9 @@ class GeneratedEncoder:
         self._origin: tuple[str, int] | None = None
         self._snapshot: tuple[int, int, int] = (0, 0, 0)
         self._message_plan: MessagePlan | None = None
+        self._clock = Clock()
+        # What the relations' source blocks were made for; counts up with all that they hold.
+        self._generation = 0
         self._handlers = {
             ord("B"): self._begin,
             ord("I"): self._insert,
@@ -88,6 +92,16 @@ class GeneratedEncoder:
             ord("T"): self._truncate,
             ord("O"): self._set_origin,
         }
+
+    @property
+    def last_commit_lsn(self) -> int | None:
+        """See `capture.envelope.Encoder`."""
+        return self._last_commit_lsn
+
+    @last_commit_lsn.setter
+    def last_commit_lsn(self, lsn: int | None) -> None:
+        self._last_commit_lsn = lsn
+        self._generation += 1
 
     # --- relations ---
 
@@ -134,11 +148,12 @@ class GeneratedEncoder:
             raise MalformedMessage("a transaction begins inside another")
         final_lsn, commit_time, xid = _BEGIN.unpack_from(raw, _HEADER + 1)
         self._xid = xid
-        self._commit_us = _signed(commit_time + POSTGRES_EPOCH_US)
+        self._commit_us = signed(commit_time + POSTGRES_EPOCH_US)
         self._origin = None
         self._hidden_now = {oid for oid, visible in self._hidden.items() if visible(xid)}
         self._skipping = final_lsn < self.resume_lsn
         self.in_transaction = True
+        self._generation += 1
         return FED
 
     def _commit(self, raw: bytes, lsn: int, now_ns: int) -> int:
@@ -161,16 +176,14 @@ class GeneratedEncoder:
             raise MalformedMessage("an Origin message is not a position and a name")
         origin_lsn = int.from_bytes(raw[_HEADER + 1 : _HEADER + 9], "big", signed=True)
         self._origin = raw[_HEADER + 9 : end].decode("utf-8", "replace"), origin_lsn
-        for relation in self._relations.values():
-            if relation is not None:
-                relation.source_names = (-1, b"")
+        self._generation += 1
         return FED
 
     def _insert(self, raw: bytes, lsn: int, now_ns: int) -> int:
         relation, position = self._change(raw)
         if relation is None:
             return position
-        new = self._tuple(relation, raw, position, b"N", end=True)[0]
+        new = _last(raw, relation.split(raw, position, NEW))
         self._write(relation, "c", self._event(relation, "c", None, new, lsn, now_ns), now_ns)
         return FED
 
@@ -180,8 +193,8 @@ class GeneratedEncoder:
             return position
         old: list[Cell] | None = None
         if raw[position : position + 1] != b"N":
-            old, position = self._tuple(relation, raw, position, b"KO")
-        new, position = self._tuple(relation, raw, position, b"N", end=True)
+            old, position = relation.split(raw, position, OLD)
+        new = _last(raw, relation.split(raw, position, NEW))
         if old is None:
             self._write(relation, "u", self._event(relation, "u", None, new, lsn, now_ns), now_ns)
             return FED
@@ -194,20 +207,20 @@ class GeneratedEncoder:
         plan = relation.plan
         assert plan.key is not None
         fields = [field.column for field in plan.key.fields]
-        old_text = plan.key_header([_text(old[index]) for index in fields])
-        new_text = plan.key_header([_text(new[index]) for index in fields])
         # Both halves are encoded before either is written: an error leaves no half of a change.
-        deleted = self._event(relation, "d", old, None, lsn, now_ns, encode_header(NEW_KEY, new_text))
-        created = self._event(relation, "c", None, new, lsn, now_ns, encode_header(OLD_KEY, old_text))
-        self._write(relation, "d", deleted, now_ns)
-        self._write(relation, "c", created, now_ns)
+        deleted = self._event(relation, "d", old, None, lsn, now_ns)
+        created = self._event(relation, "c", None, new, lsn, now_ns)
+        new_text = plan.key_header([_text(new[index]) for index in fields])
+        old_text = plan.key_header([_text(old[index]) for index in fields])
+        self._write(relation, "d", deleted, now_ns, encode_header(NEW_KEY, new_text))
+        self._write(relation, "c", created, now_ns, encode_header(OLD_KEY, old_text))
         return FED
 
     def _delete(self, raw: bytes, lsn: int, now_ns: int) -> int:
         relation, position = self._change(raw)
         if relation is None:
             return position
-        old = self._tuple(relation, raw, position, b"KO", end=True)[0]
+        old = _last(raw, relation.split(raw, position, OLD))
         self._write(relation, "d", self._event(relation, "d", old, None, lsn, now_ns), now_ns)
         return FED
 
@@ -243,47 +256,6 @@ class GeneratedEncoder:
             return None, NEEDS_PYTHON
         return relation, _HEADER + 5 if relation is not None else FED
 
-    def _tuple(
-        self, relation: Relation, raw: bytes, position: int, kinds: bytes, *, end: bool = False
-    ) -> tuple[list[Cell], int]:
-        """Split a tuple into the plan's columns."""
-        size = len(raw)
-        if position + 3 > size or raw[position] not in kinds:
-            raise MalformedMessage(f"a change has no {' or '.join(map(chr, kinds))} tuple where one belongs")
-        column_map = relation.column_map
-        count = _UINT16(raw, position + 1)[0]
-        if count != len(column_map):
-            raise MalformedMessage(
-                f"a tuple of {relation.plan.table.qualified_name} has {count} columns, "
-                f"its Relation message had {len(column_map)}"
-            )
-        position += 3
-        cells: list[Cell] = [None] * relation.width
-        for index in column_map:
-            if position >= size:
-                raise MalformedMessage("a tuple ends before its last column")
-            kind = raw[position]
-            position += 1
-            if kind == _TEXT:
-                if position + 4 > size:
-                    raise MalformedMessage("a tuple ends inside a column's length")
-                length = _INT32(raw, position)[0]
-                position += 4
-                if length < 0 or length > size - position:
-                    raise MalformedMessage("a column runs past the end of its message")
-                if index >= 0:
-                    cells[index] = raw[position : position + length]
-                position += length
-            elif kind in _TUPLE_KINDS:
-                if index >= 0:
-                    cells[index] = _TUPLE_KINDS[kind]
-            else:
-                what = "binary" if kind == _BINARY else f"of unknown kind {kind}"
-                raise MalformedMessage(f"a tuple has a column {what}; the stream is asked for text")
-        if end and position != size:
-            raise MalformedMessage("bytes follow the last tuple of a change")
-        return cells, position
-
     # --- records ---
 
     def _event(
@@ -294,12 +266,11 @@ class GeneratedEncoder:
         new: list[Cell] | None,
         lsn: int,
         now_ns: int,
-        header: bytes = b"",
-    ) -> list[bytes]:
-        """Encode one event: its record from the key on, and the tombstone's behind a delete."""
+    ) -> tuple[bytes | None, bytes]:
+        """Key and value of an event; of one that is skipped they do not count."""
         plan, layout = relation.plan, relation.plan.layout
         if op in plan.skipped:
-            return []
+            return None, b""
         value = layout.start
         value += (
             layout.before_null if old is None else layout.before_open + relation.row(old) + layout.row_close
@@ -307,77 +278,38 @@ class GeneratedEncoder:
         value += (
             layout.after_null if new is None else layout.after_open + relation.row(new) + layout.row_close
         )
-        value += self._source(relation, lsn) + self._clock(layout, op, now_ns)
+        value += self._source(relation, lsn) + layout.operation[op]
+        value += self._clock.write(layout, now_ns) + layout.end
         row = new if new is not None else old
-        key = None if row is None or relation.key is None else relation.key(row)
-        records = [_record(plan, key, value, header)]
-        if op == "d" and plan.tombstones:
-            records.append(_record(plan, key, None, header))
-        return records
+        return None if row is None or relation.key is None else relation.key(row), value
 
-    def _write(self, relation: Relation, op: str, records: list[bytes], now_ns: int) -> None:
-        for tail in records:
-            self._append(relation.buffer, now_ns // 1_000_000, tail)
-        if records:
-            self._counters[relation.plan.topic, op] += 1
+    def _write(
+        self, relation: Relation, op: str, event: tuple[bytes | None, bytes], now_ns: int, header: bytes = b""
+    ) -> None:
+        """Append an event, and the tombstone behind a delete."""
+        plan = relation.plan
+        if op in plan.skipped:
+            return
+        key, value = event
+        timestamp = now_ns // 1_000_000
+        self._append(relation.buffer, timestamp, _record(plan, key, value, header))
+        if op == "d" and plan.tombstones:
+            self._append(relation.buffer, timestamp, _record(plan, key, None, header))
+        self._counters[plan.topic, op] += 1
 
     def _source(self, relation: Relation, lsn: int) -> bytes:
         """The source block of a streamed change."""
-        layout = relation.plan.layout
-        number = _json_number if layout.json else varint
-        position = b"".join(
-            (
-                self._position(layout, SnapshotMarker.NONE, self._commit_us, lsn),
-                layout.names,
-                layout.tx_id,
-                number(self._xid),
-                layout.lsn,
-                number(_signed(lsn)),
+        source = relation.source
+        if source.valid_for != self._generation:
+            source.valid_for = self._generation
+            source.renew(
+                marker=SnapshotMarker.NONE,
+                ts_us=self._commit_us,
+                last_commit_lsn=self._last_commit_lsn,
+                tx_id=self._xid,
+                origin=self._origin,
             )
-        )
-        if self._origin is None:
-            return position + layout.origin_null
-        name, origin_lsn = self._origin
-        text = json_string(name).encode() if layout.json else avro_bytes(name.encode())
-        end = b"}" if layout.json else b""
-        return b"".join((position, layout.origin, text, layout.origin_lsn, number(origin_lsn), end))
-
-    def _position(self, layout: ValueLayout, marker: SnapshotMarker, ts_us: int, lsn: int) -> bytes:
-        """The source block up to `ts_ns`."""
-        number = _json_number if layout.json else varint
-        sequence = self._sequence(layout.sequence_quote, lsn)
-        return b"".join(
-            (
-                layout.source_head,
-                number(ts_us // 1000),
-                layout.snapshot[marker],
-                b'"%b"' % sequence if layout.json else avro_bytes(sequence),
-                layout.ts_us,
-                number(ts_us),
-                layout.ts_ns,
-                number(_signed(ts_us * 1000)),
-            )
-        )
-
-    def _sequence(self, quote: bytes, lsn: int) -> bytes:
-        last = self.last_commit_lsn
-        first = b"null" if last is None else b"%b%d%b" % (quote, last, quote)
-        return b"[%b,%b%d%b]" % (first, quote, lsn, quote)
-
-    def _clock(self, layout: ValueLayout, op: str, now_ns: int) -> bytes:
-        """From `transaction` to the end of the value."""
-        number = _json_number if layout.json else varint
-        return b"".join(
-            (
-                layout.operation[op],
-                number(now_ns // 1_000_000),
-                layout.event_ts_us,
-                number(now_ns // 1000),
-                layout.event_ts_ns,
-                number(now_ns),
-                layout.end,
-            )
-        )
+        return source.write(lsn)
 
     def _append(self, buffer: TopicBuffer, timestamp: int, tail: bytes, *, opens: bool = True) -> None:
         self.pending_bytes += buffer.append(timestamp, tail)
@@ -410,9 +342,11 @@ class GeneratedEncoder:
             return False
         else:
             self.last_commit_lsn = lsn
+        last = self._last_commit_lsn
+        first = "null" if last is None else f'"{last}"'
         position = SourcePosition(
             ts_us=self._commit_us if transactional else now_ns // 1000,
-            sequence=self._sequence(b'"', lsn).decode(),
+            sequence=f'[{first},"{lsn}"]',
             tx_id=self._xid if transactional else None,
             lsn=lsn,
             origin=self._origin[0] if self._origin and transactional else None,
@@ -431,6 +365,7 @@ class GeneratedEncoder:
     def set_snapshot(self, lsn: int, txid: int, ts_us: int) -> None:
         """What `source` of the following snapshot rows says: consistent point, xid, database clock."""
         self._snapshot = lsn, txid, ts_us
+        self._generation += 1
 
     def feed_copy(
         self, relation: int | Plan, row: bytes | memoryview, marker: SnapshotMarker, now_ns: int
@@ -438,10 +373,17 @@ class GeneratedEncoder:
         """Take one tuple of COPY BINARY with the fields of `copy_columns`, in that order."""
         target = self._copy_relation(relation)
         plan, layout = target.plan, target.plan.layout
-        cells = self._copy_cells(target, bytes(row))
+        cells = split_copy(bytes(row), plan.copied, target.width)
         lsn, txid, ts_us = self._snapshot
-        number = _json_number if layout.json else varint
-        incremental = marker is SnapshotMarker.INCREMENTAL
+        source = target.source
+        if source.valid_for != (self._generation, marker):
+            source.valid_for = self._generation, marker
+            source.renew(
+                marker=marker,
+                ts_us=ts_us,
+                last_commit_lsn=self._last_commit_lsn,
+                tx_id=None if marker is SnapshotMarker.INCREMENTAL else txid,
+            )
         value = b"".join(
             (
                 layout.start,
@@ -449,12 +391,10 @@ class GeneratedEncoder:
                 layout.after_open,
                 target.copied_row(cells),
                 layout.row_close,
-                self._position(layout, marker, ts_us, lsn),
-                layout.names,
-                layout.tx_id_null if incremental else layout.tx_id + number(txid),
-                layout.lsn_null if incremental else layout.lsn + number(_signed(lsn)),
-                layout.origin_null,
-                self._clock(layout, "r", now_ns),
+                source.write(lsn),
+                layout.operation["r"],
+                self._clock.write(layout, now_ns),
+                layout.end,
             )
         )
         key = None if target.copied_key is None else target.copied_key(cells)
@@ -474,28 +414,6 @@ class GeneratedEncoder:
         if target is None:
             raise ValueError(f"relation {relation} has no plan")
         return target
-
-    def _copy_cells(self, relation: Relation, raw: bytes) -> list[Cell]:
-        plan = relation.plan
-        copied = plan.copied
-        if len(raw) < 2 or _UINT16(raw)[0] != len(copied):
-            raise MalformedMessage(f"a row of COPY has not the {len(copied)} fields it was asked for")
-        position, size = 2, len(raw)
-        cells: list[Cell] = [None] * relation.width
-        for index in copied:
-            if position + 4 > size:
-                raise MalformedMessage("a row of COPY ends before its last field")
-            length = _INT32(raw, position)[0]
-            position += 4
-            if length == -1:
-                continue
-            if length < 0 or length > size - position:
-                raise MalformedMessage("a field of COPY runs past the end of its row")
-            cells[index] = raw[position : position + length]
-            position += length
-        if position != size:
-            raise MalformedMessage("bytes follow the last field of a row of COPY")
-        return cells
 
     # --- output ---
 
@@ -518,6 +436,7 @@ class GeneratedEncoder:
                 self.pending_bytes -= buffer.discard_open()
         self.in_transaction = self._skipping = False
         self._origin = None
+        self._generation += 1
 
     @property
     def counters(self) -> dict[tuple[str, str], int]:
@@ -531,13 +450,11 @@ def _record(plan: Plan, key: bytes | None, value: bytes | None, header: bytes) -
     return b"".join((_nullable(key), _nullable(value), count, header, plan.headers))
 
 
-def _json_number(number: int) -> bytes:
-    return b"%d" % number
-
-
-def _signed(number: int) -> int:
-    """As a signed 64-bit integer."""
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+def _last(raw: bytes, split: tuple[list[Cell], int]) -> list[Cell]:
+    """The cells of a tuple that must be the message's last."""
+    if split[1] != len(raw):
+        raise MalformedMessage("bytes follow the last tuple of a change")
+    return split[0]
 
 
 def _nullable(data: bytes | None) -> bytes:

@@ -1,4 +1,5 @@
 # Exact numbers of up to 38 digits in 128-bit arithmetic; larger ones, and NaN and the infinities, go to Python.
+# Cython takes the 128-bit types for 64-bit ones: no conditional expression of theirs, since it would be cut.
 
 cdef enum:
     MOST_DIGITS = 38
@@ -55,7 +56,9 @@ cdef bint get_numeric(const uint8_t* text, Py_ssize_t size, Number* number) noex
         i += 1
     if count > MOST_DIGITS:
         return False
-    number.unscaled = high * POWERS[low_count] + low if count >= 18 else <u128>low
+    number.unscaled = low
+    if high:
+        number.unscaled += high * POWERS[low_count]
     number.digits = count
     number.scale = scale if scale > 0 else 0
     return True
@@ -124,7 +127,7 @@ cdef inline void strip_zeros(Number* number) noexcept nogil:
 
 cdef inline int put_unscaled(uint8_t* p, u128 magnitude, bint negative) noexcept nogil:
     """The shortest big-endian two's complement; returns its size, at most 17. Needs 17 bytes."""
-    cdef u128 bits = ~magnitude + 1 if negative and magnitude else magnitude
+    cdef u128 bits = magnitude
     cdef uint8_t sign = 0xFF if negative and magnitude else 0
     cdef uint8_t raw[17]
     cdef int i, start = 0
@@ -137,6 +140,8 @@ cdef inline int put_unscaled(uint8_t* p, u128 magnitude, bint negative) noexcept
         shifted = byte_swapped(<uint64_t>small << (64 - 8 * i))
         memcpy(p, &shifted, 8)
         return i
+    if sign:
+        bits = ~magnitude + 1
     raw[0] = sign
     for i in range(16, 0, -1):
         raw[i] = <uint8_t>bits

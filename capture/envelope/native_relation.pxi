@@ -204,7 +204,7 @@ cdef class Relation:
                 length = <int32_t>get_u32(p)
                 p += 4
                 if length < 0 or length > end - p:
-                    raise MalformedMessage("a column runs past the end of its message")
+                    raise MalformedMessage("a tuple ends before the end of a column")
                 cell.kind = CELL_VALUE
                 cell.size = length
                 cell.data = p

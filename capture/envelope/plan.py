@@ -55,15 +55,19 @@ class FieldPlan:
 
     def encode(self, text: bytes) -> bytes | None:
         """The value's bytes without prefix, None for null: the general way, for every op."""
+        value = self.value(text)
+        return None if value is None else self.write(value)
+
+    def value(self, text: bytes) -> Value:
+        """The Connect value of a column's text; errors name the column."""
         try:
-            value = self.parse(text)
+            return self.parse(text)
         except UnrepresentableValue as error:
             if self.required:
                 raise UnrepresentableValue(f"{self.owner}, column {self.name}: {error}") from error
             return None
         except EnvelopeError as error:
             raise type(error)(f"{self.owner}, column {self.name}: {error}") from error
-        return None if value is None else self.write(value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +111,7 @@ class Plan:
         assert self.key is not None
         members = []
         for field, text in zip(self.key.fields, texts, strict=True):
-            value = field.missing if text is None else field.parse(text)
+            value = field.missing if text is None else field.value(text)
             members.append(f"{_header_name(field.name)}:{header_text(field.schema)(value)}")
         return ("{" + ",".join(members) + "}").encode()
 

@@ -12,15 +12,8 @@ from capture.envelope.errors import MalformedMessage
 from capture.envelope.java_text import json_bytes
 from capture.envelope.plan import FieldPlan, StructPlan
 from capture.envelope.value_writer import varint
+from capture.envelope.wire_tuples import UNCHANGED, Cell
 
-
-class Unchanged:
-    """The kind of a tuple's column that was not sent because its TOAST value did not change."""
-
-
-UNCHANGED: Final = Unchanged()
-#: A column: its bytes, None for NULL (or not sent), or unchanged TOAST.
-Cell: TypeAlias = "bytes | Unchanged | None"
 EncodeCell: TypeAlias = Callable[[bytes], bytes | None]
 Encode: TypeAlias = Callable[[Sequence[Cell]], bytes]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from capture.envelope.avro_schema import scalar_text
 from capture.envelope.connect import Schema, Type
@@ -21,15 +21,29 @@ _DOUBLE = struct.Struct("<d").pack
 
 def varint(number: int) -> bytes:
     """A zig-zag variable-length integer: Avro's int and long, and Kafka's varint."""
-    number = number << 1 ^ number >> 63
-    if number < 0x80:
-        return bytes((number,))
+    n = number << 1 ^ number >> 63
+    if n < 0x800:
+        return _SMALL[n]
+    if n < 0x4000:
+        return bytes((n & 127 | 128, n >> 7))
+    if n < 0x20_0000:
+        return bytes((n & 127 | 128, n >> 7 & 127 | 128, n >> 14))
+    if n < 0x1000_0000:
+        return bytes((n & 127 | 128, n >> 7 & 127 | 128, n >> 14 & 127 | 128, n >> 21))
+    low = bytes((n & 127 | 128, n >> 7 & 127 | 128, n >> 14 & 127 | 128, n >> 21 & 127 | 128))
+    return low + _rest(n >> 28)
+
+
+def _rest(n: int) -> bytes:
     out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
+    while n > 0x7F:
+        out.append(n & 0x7F | 0x80)
+        n >>= 7
+    out.append(n)
     return bytes(out)
+
+
+_SMALL: Final = [_rest(n) for n in range(0x800)]
 
 
 def avro_bytes(raw: bytes) -> bytes:

@@ -57,7 +57,9 @@ class Story:
     """Plays the fixture into an encoder."""
 
     def __init__(self, encoding: Encoding, compiled: bool) -> None:
-        self.options = replace(fixtures.options(FIXTURE["config"], encoding), run_id=RECORDS[0]["headers"][-1][1])
+        self.options = replace(
+            fixtures.options(FIXTURE["config"], encoding), run_id=RECORDS[0]["headers"][-1][1]
+        )
         table = fixtures.table(fixtures.recorded()["customers"][0])
         topic = topic_name(self.options, table.schema, table.name)
         self.plan: Plan = plan_for(table, self.options, topic=topic, ids=lambda subject, schema: 1)
@@ -123,7 +125,9 @@ def expected(encoding: Encoding, record: dict[str, Any], part: str) -> Any:
 
 def normal(value: Any, clock: dict[str, Any] | None = None) -> Any:
     """The halves of a key change have clock readings of their own in the fixture."""
-    return value if clock is None else {**value, **{name: clock[name] for name in ("ts_ms", "ts_us", "ts_ns")}}
+    return (
+        value if clock is None else {**value, **{name: clock[name] for name in ("ts_ms", "ts_us", "ts_ns")}}
+    )
 
 
 @pytest.mark.parametrize("compiled", [False, True] if COMPILED else [False])
@@ -211,4 +215,7 @@ def test_the_reference_names_the_registered_text(tmp_path: Path) -> None:
     plan = Story(Encoding.JSON_WITH_SCHEMA, compiled=False).plan
     theirs = FIXTURE["schemas"][RECORDS[0]["value_connect_schema"]]
     assert plan.value_schema == json.dumps(theirs, separators=(",", ":"))
-    assert plan.layout.start == b'{"schema":' + json.dumps(theirs, separators=(",", ":")).encode() + b',"payload":'
+    assert (
+        plan.layout.start
+        == b'{"schema":' + json.dumps(theirs, separators=(",", ":")).encode() + b',"payload":'
+    )
