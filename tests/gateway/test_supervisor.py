@@ -15,12 +15,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gateway import supervisor
-from gateway.config import CaptureConfig, Config, LogConfig, SupervisorConfig
+from gateway import supervisor, worker_process
+from gateway.config import Address, CaptureConfig, Config, GatewayConfig, LogConfig, SupervisorConfig
 from gateway.supervisor import Endpoints, Supervisor, SupervisorError
 
 READY = {"ready": True, "kafka": "127.0.0.1:19092", "registry": "127.0.0.1:18081", "admin": "127.0.0.1:19644"}
 SERVE = f"print({json.dumps(json.dumps(READY))}, flush=True); import signal; signal.pause()"
+LOOPBACK = Address("127.0.0.1", 0)
+ANYWHERE = GatewayConfig(kafka=LOOPBACK, registry=LOOPBACK, admin=LOOPBACK)
 STREAM = "import signal; signal.pause()"
 
 
@@ -240,3 +242,30 @@ def test_children_die_with_a_killed_supervisor() -> None:
         while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
             assert time.monotonic() < deadline
             time.sleep(0.01)
+
+
+def test_a_held_gateway_touches_nothing_before_it_is_told(tmp_path: Path) -> None:
+    held = worker_process.start_held_gateway()
+    data = tmp_path / "data"
+    endpoints: list[Endpoints] = []
+
+    async def run() -> None:
+        service = Supervisor(Config(log=LogConfig(data=data), gateway=ANYWHERE), Recorder(), held=held)
+        assert not data.exists()
+        running = asyncio.create_task(service.run())
+        async with asyncio.timeout(20):
+            endpoints.append(await service.ready())
+        service.stop()
+        await running
+
+    asyncio.run(run())
+    assert endpoints[0].kafka.startswith("127.0.0.1:")
+    assert data.exists()
+    held.discard()  # does nothing to one that was used
+
+
+def test_a_held_gateway_that_is_not_needed_is_ended() -> None:
+    held = worker_process.start_held_gateway()
+    process = psutil.Process(held.pid)
+    held.discard()
+    assert not process.is_running()
