@@ -53,7 +53,7 @@ def examine_connected(connection: Connection, options: CaptureOptions) -> Iterat
         )
         return
     tables = list_tables(connection)
-    publication = read_publication(connection, options.publication.name)
+    publication = read_publication(connection, options.publication.name, tables)
     streams = options.snapshot.mode != "initial_only"
     if streams:
         yield from server_findings(connection)
@@ -62,7 +62,7 @@ def examine_connected(connection: Connection, options: CaptureOptions) -> Iterat
         yield from publication_findings(connection, options, tables, publication)
     chosen = _chosen(tables, publication if streams else None, options)
     yield from match_findings(options, tables, chosen)
-    details = list(read_tables(connection, [table.oid for table in chosen]).values())
+    details = list(read_tables(connection, [table.oid for table in chosen], impatient=True).values())
     yield from privilege_findings(connection, options, chosen)
     yield from collision_findings(options, chosen)
     if streams:

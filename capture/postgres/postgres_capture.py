@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 
 _FIRST_WAIT_S: Final = 0.2
 _ROUNDS: Final = 20
+# How long a stop waits for a query of the catalog before it is cancelled.
+_GRACE_S: Final = 1.0
 _SLOT_IN_USE: Final = "55006"
 
 
@@ -98,6 +101,9 @@ class PostgresCapture:
             except Aborted:
                 return
             except CaptureError as error:
+                if self._stop.is_set():
+                    log.info("stopped", extra={"while": str(error)})
+                    return
                 if not error.retry or isinstance(error, LogFailure) or self._sessions == 0:
                     raise
                 failures = 1 if self._position != position else failures + 1
@@ -113,7 +119,7 @@ class PostgresCapture:
 
     def _session(self) -> None:
         try:
-            with contextlib.closing(self._connect("catalog")) as catalog:
+            with contextlib.closing(self._connect("catalog")) as catalog, self._cancelled_on_stop(catalog):
                 self._examine(catalog)
                 self._sessions += 1
                 if self._options.snapshot.mode == "initial_only":
@@ -123,9 +129,28 @@ class PostgresCapture:
         except psycopg.Error as error:
             raise failure(error, "the connection to the database broke") from error
 
+    @contextlib.contextmanager
+    def _cancelled_on_stop(self, catalog: Connection) -> Iterator[None]:
+        """Do not let a stop wait for a query that waits for a lock."""
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(_GRACE_S):
+                if self._stop.is_set():
+                    with contextlib.suppress(psycopg.Error):
+                        catalog.cancel_safe(timeout=_GRACE_S)
+
+        watcher = threading.Thread(target=watch, name="watcher", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+
     def _capture(self, catalog: Connection) -> None:
         tables = list_tables(catalog)
-        publication, _ = ensure(catalog, tables, self._options)
+        publication = ensure(catalog, tables, self._options)
         slot = self._usable_slot(catalog)
         with self._new_slot(slot) as new_slot:
             if self._stop.is_set():

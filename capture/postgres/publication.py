@@ -8,7 +8,7 @@ those only in `filtered` mode.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,8 +23,7 @@ from capture.postgres.wake import Wake
 log = logging.getLogger(__name__)
 
 FILTERED, ALL_TABLES, NO_TABLES, DISABLED = "filtered", "all_tables", "no_tables", "disabled"
-_COLUMN_LISTS: Final = 150000
-_VIA_ROOT: Final = 130000
+_COLUMN_LISTS: Final = 150000  # and row filters, and whole schemas
 _OPERATIONS: Final = {"pubinsert": "c", "pubupdate": "u", "pubdelete": "d", "pubtruncate": "t"}
 _WAIT_S: Final = 0.2
 _REMIND_S: Final = 10.0
@@ -50,32 +49,74 @@ class Publication:
     streamed: Mapping[int, Streamed]
 
 
-def read_publication(connection: Connection, name: str) -> Publication | None:
-    """The publication with this name, None if there is none."""
+def read_publication(connection: Connection, name: str, tables: Sequence[CatalogTable]) -> Publication | None:
+    """The publication with this name, None if there is none.
+
+    What it streams is worked out here: the view pg_publication_tables locks every table that it shows, so it
+    would wait for any migration that is running.
+    """
     row = connection.execute("SELECT to_jsonb(p) FROM pg_publication p WHERE pubname = %s", [name]).fetchone()
     if row is None:
         return None
     settings = row[0]
-    members = connection.execute(
-        "SELECT r.prrelid::int8 FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid"
-        " WHERE p.pubname = %s",
-        [name],
-    )
-    lists = connection.info.server_version >= _COLUMN_LISTS
-    tables = connection.execute(
-        f"SELECT c.oid::int8, {'t.attnames::text[], t.rowfilter' if lists else 'NULL, NULL'}"
-        " FROM pg_publication_tables t JOIN pg_namespace n ON n.nspname = t.schemaname"
-        " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename WHERE t.pubname = %s",
-        [name],
-    )
+    via_root = settings.get("pubviaroot", False)
+    members = _members(connection, name)
+    schemas = _schemas(connection, name)
+    everything = settings["puballtables"]
+    named = {t.oid for t in tables if everything or t.schema in schemas or t.oid in members}
+    parents = {table.oid: table.parent for table in tables}
+    streamed = {}
+    for table in tables:
+        if not table.partitioned:
+            ancestors = [oid for oid in _line(table.oid, parents) if oid in named]
+            if ancestors:
+                oid = ancestors[-1] if via_root else table.oid
+                streamed[oid] = members.get(oid, Streamed(None, None))
     return Publication(
         name=name,
-        all_tables=settings["puballtables"],
-        via_partition_root=settings.get("pubviaroot", False),
+        all_tables=everything,
+        via_partition_root=via_root,
         operations=frozenset(letter for column, letter in _OPERATIONS.items() if settings.get(column, False)),
-        members=frozenset(oid for (oid,) in members),
-        streamed={oid: Streamed(tuple(names) if names else None, where) for oid, names, where in tables},
+        members=frozenset(members),
+        streamed=streamed,
     )
+
+
+def _members(connection: Connection, name: str) -> dict[int, Streamed]:
+    """The relations that were added by name, with their column lists and row filters."""
+    lists = "NULL, NULL"
+    if connection.info.server_version >= _COLUMN_LISTS:
+        lists = (
+            "ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = r.prrelid"
+            " AND a.attnum = ANY(r.prattrs::int2[])),"
+            " CASE WHEN r.prqual IS NOT NULL THEN pg_get_expr(r.prqual, r.prrelid) END"
+        )
+    rows = connection.execute(
+        f"SELECT r.prrelid::int8, {lists} FROM pg_publication_rel r"
+        " JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = %s",
+        [name],
+    )
+    return {oid: Streamed(tuple(columns) if columns else None, where) for oid, columns, where in rows}
+
+
+def _schemas(connection: Connection, name: str) -> set[str]:
+    """The schemas that were added as a whole."""
+    if connection.info.server_version < _COLUMN_LISTS:
+        return set()
+    rows = connection.execute(
+        "SELECT n.nspname::text FROM pg_publication_namespace s JOIN pg_namespace n ON n.oid = s.pnnspid"
+        " JOIN pg_publication p ON p.oid = s.pnpubid WHERE p.pubname = %s",
+        [name],
+    )
+    return {schema for (schema,) in rows}
+
+
+def _line(oid: int, parents: Mapping[int, int | None]) -> Iterator[int]:
+    """A table and the partitioned tables above it, the root last."""
+    following: int | None = oid
+    while following is not None:
+        yield following
+        following = parents.get(following)
 
 
 def captured(
@@ -141,15 +182,10 @@ def alter_statements(
     return statements
 
 
-def ensure(
-    connection: Connection, tables: Sequence[CatalogTable], options: CaptureOptions
-) -> tuple[Publication, frozenset[int]]:
-    """Create or alter the publication where the mode allows it.
-
-    Returns it, and the relations that it streams only since now.
-    """
+def ensure(connection: Connection, tables: Sequence[CatalogTable], options: CaptureOptions) -> Publication:
+    """The publication, created or altered where the mode allows it."""
     name = options.publication.name
-    before = read_publication(connection, name)
+    before = read_publication(connection, name, tables)
     if before is not None:
         statements = alter_statements(before, tables, options)
     elif options.publication.autocreate != DISABLED:
@@ -161,10 +197,10 @@ def ensure(
         )
     for statement in statements:
         _prepare(connection, statement, options)
-    after = read_publication(connection, name) if statements else before
+    after = read_publication(connection, name, tables) if statements else before
     if after is None:
         raise CaptureError(f'publication "{name}" was dropped meanwhile', "Start again.", retry=True)
-    return after, frozenset(after.streamed.keys() - (before.streamed.keys() if before else ()))
+    return after
 
 
 def _prepare(connection: Connection, statement: str, options: CaptureOptions) -> None:

@@ -96,9 +96,12 @@ def table_of_stream(
 
 def knowledge_of(table: Table, now: CatalogTable | None, known: KnownTable | None) -> KnownTable:
     """What to remember of a table, next to what was known before."""
-    primary = now is not None and table.key == now.primary_key
-    if now is None and known is not None:
-        primary = known.primary
+    if table.replica_identity == DEFAULT_IDENTITY and table.identity:
+        primary = set(table.key) == set(table.identity)
+    elif now is not None:
+        primary = table.key == now.primary_key
+    else:
+        primary = known is not None and known.primary
     return KnownTable(
         table.qualified_name,
         table.key,

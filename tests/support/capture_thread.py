@@ -106,5 +106,5 @@ class CaptureThread:
     def _end(self) -> None:
         self._stop.set()
         self._wake.set()
-        self._thread.join()
+        self._thread.join(WAIT_S)
         self._log.close()
