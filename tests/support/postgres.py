@@ -11,6 +11,7 @@ import importlib.util
 import itertools
 import os
 import pwd
+import select
 import shutil
 import signal
 import socket
@@ -35,8 +36,11 @@ SETTINGS: Mapping[str, str] = {
     "listen_addresses": "127.0.0.1",
 }
 
-# The guard starts the postmaster, says its pid and ends it when our end of the pipe is closed.
-_GUARD = '"$@" </dev/null >/dev/null 2>>server.log & echo $!; read _; kill -INT $! 2>/dev/null; wait'
+# The guard starts the postmaster, says its pid and ends it when our end of the pipe is closed. It is put into
+# the background, and so is no child of ours: tests may look at the children that they have.
+_GUARD = """exec 3<&0; {
+    "$@" </dev/null >/dev/null 2>>server.log 3<&- & echo $!
+    read _ <&3; kill -INT $! 2>/dev/null; wait; } &"""
 _START_S = 30.0
 _STOP_S = 20.0
 _names = itertools.count(1)
@@ -133,6 +137,7 @@ class PostgresServer:
         )
         assert self._guard.stdout is not None
         self.pid = int(self._guard.stdout.readline())
+        self._guard.wait(_STOP_S)
         self._wait_until_it_answers()
 
     def stop(self, *, immediate: bool = False) -> None:
@@ -144,12 +149,10 @@ class PostgresServer:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGQUIT if immediate else signal.SIGINT)
         self._guard.stdin.close()
-        try:
-            self._guard.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
+        if not self._ended():
             # A walsender may hold a fast shutdown for wal_sender_timeout.
             os.kill(self.pid, signal.SIGQUIT)
-            self._guard.wait(_STOP_S)
+            assert self._ended(), f"PostgreSQL with pid {self.pid} does not end"
         self._guard.stdout.close()
         self.pid = self._guard = None
 
@@ -161,6 +164,12 @@ class PostgresServer:
     def log(self) -> str:
         """What the server has logged."""
         return (self.home / "server.log").read_text(errors="replace")
+
+    def _ended(self) -> bool:
+        """Wait for the guard's end, which is the end of its output."""
+        assert self._guard is not None
+        assert self._guard.stdout is not None
+        return bool(select.select([self._guard.stdout], [], [], _STOP_S)[0])
 
     def _init(self) -> None:
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
