@@ -166,8 +166,7 @@ class LogSink:
 
     @property
     def idle(self) -> bool:
-        """Whether all that was handed over is committed."""
-        self._raise_error()
+        """Whether all that was handed over is committed (or never will be: `flush` raises then)."""
         with self._changed:
             return self._handover is None and not self._committing
 

@@ -12,7 +12,6 @@ import psycopg
 
 from capture.envelope import Encoder
 from capture.log import Catalog
-from capture.lsn import Lsn
 from capture.postgres.connection import Connection
 from capture.postgres.log_sink import LogSink
 from capture.postgres.snapshot import Snapshot, wal_end
@@ -107,7 +106,7 @@ class StatusBoard:
         if self._streaming is not None:
             streaming, _, catalog = self._streaming
             status["lsn"] = str(streaming.received)
-            status["lag_bytes"], status["lag_seconds"] = self._lag(streaming, catalog, confirmed)
+            status["lag_bytes"], status["lag_seconds"] = self._lag(streaming, catalog)
         if self._error is not None:
             status["error"] = self._error
         return status
@@ -130,10 +129,11 @@ class StatusBoard:
             rows += sum(self._streaming[1].counters.values())
         return rows
 
-    def _lag(self, streaming: Streaming, catalog: Connection, confirmed: Lsn) -> tuple[int, float]:
+    def _lag(self, streaming: Streaming, catalog: Connection) -> tuple[int, float]:
         """How far the log is behind the server's WAL: bytes, and seconds since that was where the log is."""
         now = time.monotonic()
-        behind = bool(self._server) and confirmed.value < self._server[-1][1]
+        held = streaming.held
+        behind = bool(self._server) and held.value < self._server[-1][1]
         moved = bool(self._server) and streaming.received.value > self._server[-1][1]
         if behind or moved or now - self._asked_at >= _IDLE_INTERVAL_S:
             try:
@@ -142,10 +142,10 @@ class StatusBoard:
             except psycopg.Error:
                 pass  # the stream will notice as well
         reached = 0.0
-        while self._server and self._server[0][1] <= confirmed.value:
+        while self._server and self._server[0][1] <= held.value:
             reached = self._server.popleft()[0]
         if not self._server:
-            self._server.append((now, confirmed.value))
+            self._server.append((now, held.value))
             return 0, 0.0
         since = reached or self._server[0][0]
-        return max(0, self._server[-1][1] - confirmed.value), round(now - since, 1)
+        return max(0, self._server[-1][1] - held.value), round(now - since, 1)

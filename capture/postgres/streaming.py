@@ -83,6 +83,22 @@ class Streaming:
         """How far the server has sent."""
         return Lsn(max(self._stream.received, self._end_lsn))
 
+    @property
+    def held(self) -> Lsn:
+        """How far the log has all there is, confirmed yet or not: as far as `received` while nothing is in flight.
+
+        For the lag that people see; a position to confirm is `_follow_keepalive`'s.
+        """
+        received = self.received
+        if self._in_flight or not self._sink.idle:
+            return self._sink.committed_lsn
+        return max(received, self._sink.committed_lsn)
+
+    @property
+    def _in_flight(self) -> bool:
+        encoder = self._encoder
+        return bool(encoder.in_transaction or self._sink.has_open or encoder.pending_bytes)
+
     def run(self) -> None:
         """Stream until `stop` is set; raises CaptureError or psycopg.Error when it breaks."""
         quick_wakes = 0
@@ -214,7 +230,7 @@ class Streaming:
 
     def _follow_keepalive(self) -> None:
         """Let the slot follow: with nothing in flight, all that the server has sent so far is in the log."""
-        if not (self._encoder.in_transaction or self._sink.has_open or self._encoder.pending_bytes):
+        if not self._in_flight:
             self._end_lsn = max(self._end_lsn, self._stream.received)
         if self._end_lsn > self.position.lsn.value and not self._encoder.pending_bytes:
             self._hand_over()
