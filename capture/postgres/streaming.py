@@ -85,7 +85,7 @@ class Streaming:
 
     @property
     def held(self) -> Lsn:
-        """How far the log has all there is, confirmed yet or not: as far as `received` while nothing is in flight.
+        """How far the log has all there is: as far as `received` while nothing is in flight.
 
         For the lag that people see; a position to confirm is `_follow_keepalive`'s.
         """
