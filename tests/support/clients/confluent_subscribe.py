@@ -29,7 +29,9 @@ def main(bootstrap: str, registry_url: str, topics: list[str]) -> None:
         if message.error():
             raise SystemExit(str(message.error()))
         if deserialize is not None and message.value() is not None:
-            change = deserialize(message.value(), SerializationContext(message.topic(), MessageField.VALUE))
+            change = deserialize(
+                message.value(), SerializationContext(message.topic() or "", MessageField.VALUE)
+            )
             assert change["op"] in ("r", "c", "u", "d"), change["op"]
         key, value = (part and part.hex() for part in (message.key(), message.value()))
         print(json.dumps([message.topic(), message.partition(), message.offset(), key, value]), flush=True)

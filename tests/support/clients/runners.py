@@ -177,7 +177,8 @@ def decoded(output: bytes) -> dict[bytes, Any]:
 
 def parse_kcat(output: bytes) -> list[Record]:
     """Topic, partition, offset and both lengths (-1: null), then key and value as they are."""
-    found, position = [], 0
+    found: list[Record] = []
+    position = 0
     while True:
         head = output[position : position + 400].split(b" ", 5)
         if len(head) < 6:

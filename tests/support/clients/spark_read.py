@@ -93,4 +93,4 @@ def main(mode: str, bootstrap: str, registry_url: str, jars: str, topics: list[s
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:5], sys.argv[5:])
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5:])
