@@ -102,7 +102,7 @@ def processes(service: Service) -> list[psutil.Process]:
 def cpu_seconds(found: list[psutil.Process]) -> float:
     """CPU seconds that the processes have used."""
     times = [process.cpu_times() for process in found]
-    return sum(used.user + used.system for used in times)
+    return float(sum(used.user + used.system for used in times))
 
 
 def write(database: str, count: int, committed: dict[int, float], first: int) -> None:

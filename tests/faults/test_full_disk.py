@@ -27,7 +27,7 @@ ROWS = 12_000  # of about a kilobyte
 
 
 @contextmanager
-def small_file_system(folder: Path) -> Iterator[Callable[[], None]]:
+def small_file_system(folder: Path) -> Iterator[Callable[[], int]]:
     """A tmpfs of eight megabytes; the function that it yields enlarges it."""
     folder.mkdir()
     mounted = subprocess.run(
@@ -39,7 +39,7 @@ def small_file_system(folder: Path) -> Iterator[Callable[[], None]]:
     if mounted.returncode != 0:
         pytest.skip(f"a small tmpfs cannot be mounted here: {mounted.stderr.strip()}")
     try:
-        yield lambda: subprocess.run(["mount", "-o", "remount,size=256m", str(folder)], check=True)
+        yield lambda: subprocess.check_call(["mount", "-o", "remount,size=256m", str(folder)])
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 

@@ -123,7 +123,7 @@ def role(postgres: PostgresServer, rights: str) -> Iterator[str]:
     """A role of this test's own."""
     with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS tester")
-        connection.execute(f"CREATE ROLE tester {rights}")  # type: ignore[call-overload]  # a constant of ours
+        connection.execute(f"CREATE ROLE tester {rights}")
         yield "tester"
         connection.execute("DROP ROLE tester")
 
