@@ -1,5 +1,7 @@
 """Builds the compiled encoder; an install without a C compiler goes on with the generated Python one."""
 
+from glob import glob
+
 from setuptools import Extension, setup
 
 try:
@@ -12,6 +14,7 @@ else:
             Extension(
                 "capture.envelope.encoder",
                 ["capture/envelope/encoder.pyx"],
+                depends=sorted(glob("capture/envelope/*.pxi")),
                 extra_compile_args=["-O3"],
                 optional=True,
             )

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from capture.envelope import exact_numbers, temporal
-from capture.envelope.column_types import Op
 from capture.envelope.errors import MalformedMessage
+from capture.envelope.mapping import Op
 
 Render: TypeAlias = Callable[[bytes], bytes]
 

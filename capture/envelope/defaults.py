@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from capture.envelope.column_types import Mapping
 from capture.envelope.connect import Type, Value
 from capture.envelope.errors import EnvelopeError
+from capture.envelope.mapping import Mapping
 from capture.envelope.options import EnvelopeOptions
 from capture.envelope.table import ENUM, Column
 

@@ -14,15 +14,15 @@ from typing import Final
 
 from capture.envelope.batches import Output, TopicBuffer, finish_chunk
 from capture.envelope.errors import MalformedMessage
+from capture.envelope.generated_relation import Relation, encode_record, last_tuple, nullable, text_of
 from capture.envelope.layout import SnapshotMarker
 from capture.envelope.message_value import MessagePlan, SourcePosition
 from capture.envelope.options import EnvelopeOptions
 from capture.envelope.plan import NEW_KEY, OLD_KEY, Plan, encode_header
-from capture.envelope.row_code import encode_function
-from capture.envelope.source_block import Clock, SourceBlock, signed
+from capture.envelope.source_block import Clock, signed
 from capture.envelope.temporal import POSTGRES_EPOCH_US
 from capture.envelope.value_writer import varint
-from capture.envelope.wire_tuples import NEW, OLD, UNCHANGED, Cell, split_copy, split_tuple
+from capture.envelope.wire_tuples import NEW, OLD, UNCHANGED, Cell, split_copy
 from protocol.records import Codec
 
 FED, COMMITTED, NEEDS_PYTHON = 0, 1, 2
@@ -31,29 +31,6 @@ _HEADER: Final = 25
 _UINT32: Final = struct.Struct(">I").unpack_from
 _BEGIN: Final = struct.Struct(">QqI")
 _COMMIT: Final = struct.Struct(">BQQq")
-
-
-class Relation:
-    """A relation of the stream with its plan's functions."""
-
-    def __init__(self, plan: Plan, column_map: Sequence[int], buffer: TopicBuffer) -> None:
-        self.plan = plan
-        self.column_map = tuple(column_map)
-        self.buffer = buffer
-        width = len(plan.table.columns)
-        if any(index >= width for index in self.column_map):
-            raise ValueError("the column map points behind the plan's columns")
-        self.width = width
-        self.row = encode_function(plan.row)
-        self.key = encode_function(plan.key) if plan.key is not None else None
-        binary = frozenset(index for index, flag in zip(plan.copied, plan.copied_binary, strict=True) if flag)
-        self.copied_row = encode_function(plan.row, binary)
-        self.copied_key = encode_function(plan.key, binary) if plan.key is not None else None
-        self.source = SourceBlock(plan.layout)
-
-    def split(self, raw: bytes, position: int, kinds: bytes) -> tuple[list[Cell], int]:
-        """The columns of a tuple, and where it ends."""
-        return split_tuple(raw, position, kinds, self.column_map, self.width, self.plan.table.qualified_name)
 
 
 class GeneratedEncoder:
@@ -183,7 +160,7 @@ class GeneratedEncoder:
         relation, position = self._change(raw)
         if relation is None:
             return position
-        new = _last(raw, relation.split(raw, position, NEW))
+        new = last_tuple(raw, relation.split(raw, position, NEW))
         self._write(relation, "c", self._event(relation, "c", None, new, lsn, now_ns), now_ns)
         return FED
 
@@ -194,7 +171,7 @@ class GeneratedEncoder:
         old: list[Cell] | None = None
         if raw[position : position + 1] != b"N":
             old, position = relation.split(raw, position, OLD)
-        new = _last(raw, relation.split(raw, position, NEW))
+        new = last_tuple(raw, relation.split(raw, position, NEW))
         if old is None:
             self._write(relation, "u", self._event(relation, "u", None, new, lsn, now_ns), now_ns)
             return FED
@@ -210,8 +187,8 @@ class GeneratedEncoder:
         # Both halves are encoded before either is written: an error leaves no half of a change.
         deleted = self._event(relation, "d", old, None, lsn, now_ns)
         created = self._event(relation, "c", None, new, lsn, now_ns)
-        new_text = plan.key_header([_text(new[index]) for index in fields])
-        old_text = plan.key_header([_text(old[index]) for index in fields])
+        new_text = plan.key_header([text_of(new[index]) for index in fields])
+        old_text = plan.key_header([text_of(old[index]) for index in fields])
         self._write(relation, "d", deleted, now_ns, encode_header(NEW_KEY, new_text))
         self._write(relation, "c", created, now_ns, encode_header(OLD_KEY, old_text))
         return FED
@@ -220,7 +197,7 @@ class GeneratedEncoder:
         relation, position = self._change(raw)
         if relation is None:
             return position
-        old = _last(raw, relation.split(raw, position, OLD))
+        old = last_tuple(raw, relation.split(raw, position, OLD))
         self._write(relation, "d", self._event(relation, "d", old, None, lsn, now_ns), now_ns)
         return FED
 
@@ -292,9 +269,9 @@ class GeneratedEncoder:
             return
         key, value = event
         timestamp = now_ns // 1_000_000
-        self._append(relation.buffer, timestamp, _record(plan, key, value, header))
+        self._append(relation.buffer, timestamp, encode_record(plan, key, value, header))
         if op == "d" and plan.tombstones:
-            self._append(relation.buffer, timestamp, _record(plan, key, None, header))
+            self._append(relation.buffer, timestamp, encode_record(plan, key, None, header))
         self._counters[plan.topic, op] += 1
 
     def _source(self, relation: Relation, lsn: int) -> bytes:
@@ -354,7 +331,7 @@ class GeneratedEncoder:
         )
         key, value = plan.record(prefix, content, position, now_ns // 1_000_000)
         buffer = self._buffer(plan.topic, 0)
-        self._append(buffer, now_ns // 1_000_000, _nullable(key) + _nullable(value) + varint(0))
+        self._append(buffer, now_ns // 1_000_000, nullable(key) + nullable(value) + varint(0))
         self._counters[plan.topic, "m"] += 1
         if transactional or self.in_transaction:
             return False
@@ -398,7 +375,7 @@ class GeneratedEncoder:
             )
         )
         key = None if target.copied_key is None else target.copied_key(cells)
-        self._append(target.buffer, now_ns // 1_000_000, _record(plan, key, value, b""), opens=False)
+        self._append(target.buffer, now_ns // 1_000_000, encode_record(plan, key, value, b""), opens=False)
         if not target.buffer.open:
             target.buffer.commit()
         self._counters[plan.topic, "r"] += 1
@@ -442,24 +419,3 @@ class GeneratedEncoder:
     def counters(self) -> dict[tuple[str, str], int]:
         """Events written so far by (topic, op)."""
         return dict(self._counters)
-
-
-def _record(plan: Plan, key: bytes | None, value: bytes | None, header: bytes) -> bytes:
-    """A record from the key on."""
-    count = varint(plan.header_count + (1 if header else 0))
-    return b"".join((_nullable(key), _nullable(value), count, header, plan.headers))
-
-
-def _last(raw: bytes, split: tuple[list[Cell], int]) -> list[Cell]:
-    """The cells of a tuple that must be the message's last."""
-    if split[1] != len(raw):
-        raise MalformedMessage("bytes follow the last tuple of a change")
-    return split[0]
-
-
-def _nullable(data: bytes | None) -> bytes:
-    return b"\x01" if data is None else varint(len(data)) + data
-
-
-def _text(cell: Cell) -> bytes | None:
-    return cell if isinstance(cell, bytes) else None

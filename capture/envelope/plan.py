@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from capture.envelope.avro_schema import avro_text
-from capture.envelope.column_types import Mapping, Op, map_column
+from capture.envelope.column_types import map_column
 from capture.envelope.connect import Field, Schema, Value
 from capture.envelope.defaults import schema_default
 from capture.envelope.envelope_schema import envelope_schema, key_schema
@@ -19,6 +19,7 @@ from capture.envelope.java_text import json_string
 from capture.envelope.json_schema import json_schema_text
 from capture.envelope.key_header import header_text
 from capture.envelope.layout import ValueLayout, avro_layout, json_layout
+from capture.envelope.mapping import Mapping, Op
 from capture.envelope.names import field_name, schema_name
 from capture.envelope.options import Converter, DecimalFormat, Encoding, EnvelopeOptions
 from capture.envelope.table import Column, Table

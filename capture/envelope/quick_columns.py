@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from capture.envelope import temporal
-from capture.envelope.column_types import Op
 from capture.envelope.exact_numbers import unscaled_bytes
 from capture.envelope.java_text import json_bytes
+from capture.envelope.mapping import Op
 from capture.envelope.plan import FieldPlan, StructPlan
 from capture.envelope.value_writer import varint
 
