@@ -27,7 +27,7 @@ from capture.postgres.connection import Connection, connect, failure
 from capture.postgres.doctor import ERROR, examine_connected
 from capture.postgres.log_sink import LogFailure, LogSink, from_log
 from capture.postgres.position import HiddenTables, Position
-from capture.postgres.publication import Publication, captured, ensure, wait_for_writers
+from capture.postgres.publication import Publication, captured, ensure, read_publication, wait_for_writers
 from capture.postgres.relation_catalog import CatalogTable, list_tables, read_tables
 from capture.postgres.relation_tracker import RelationTracker
 from capture.postgres.replication import ReplicationStream
@@ -128,6 +128,8 @@ class PostgresCapture:
                     self._capture(catalog)
         except psycopg.Error as error:
             raise failure(error, "the connection to the database broke") from error
+        except LogError as error:
+            raise from_log(error) from error
 
     @contextlib.contextmanager
     def _cancelled_on_stop(self, catalog: Connection) -> Iterator[None]:
@@ -150,8 +152,8 @@ class PostgresCapture:
 
     def _capture(self, catalog: Connection) -> None:
         tables = list_tables(catalog)
+        slot = self._usable_slot(catalog, tables)
         publication = ensure(catalog, tables, self._options)
-        slot = self._usable_slot(catalog)
         with self._new_slot(slot) as new_slot:
             if self._stop.is_set():
                 return
@@ -175,15 +177,16 @@ class PostgresCapture:
                 extra={"where": finding.where, "statement": finding.statement},
             )
 
-    def _usable_slot(self, catalog: Connection) -> slots.Slot | None:
+    def _usable_slot(self, catalog: Connection, tables: Sequence[CatalogTable]) -> slots.Slot | None:
         """The slot if it goes on from our position. If not, the position is given up, or it is an error."""
         slot = slots.read_slot(catalog, self._options.slot.name)
-        if self._position is None:
-            return slot
-        if self._position.dropped:
+        if self._position is not None and self._position.dropped:
             self._position = None
-            return slot
-        problem = slots.gone(slot, self._options, self._position.lsn, wal_end(catalog))
+        problem = None
+        if slot is not None and read_publication(catalog, self._options.publication.name, tables) is None:
+            problem = slots.older_than_publication(slot, self._options)
+        elif self._position is not None:
+            problem = slots.gone(slot, self._options, self._position.lsn, wal_end(catalog))
         if problem is None:
             return slot
         if self._options.snapshot.mode != "when_needed":

@@ -129,6 +129,16 @@ def drop_slot(connection: Connection, name: str) -> None:
     log.info("slot dropped", extra={"slot": name})
 
 
+def older_than_publication(slot: Slot, options: CaptureOptions) -> CaptureError:
+    """The publication is missing: what was changed since it went, or before it came, cannot be decoded."""
+    return CaptureError(
+        f'slot "{slot.name}" needs publication "{options.publication.name}", which is not there: made now, it '
+        "is younger than the slot, and the changes in between are not sent",
+        f"Drop the slot: SELECT pg_drop_replication_slot({literal(slot.name)}); and set "
+        "snapshot.mode=when_needed, so that both are made and the tables read anew.",
+    )
+
+
 def gone(slot: Slot | None, options: CaptureOptions, position: Lsn, server: Lsn) -> CaptureError | None:
     """Why the stream cannot go on at `position`; None if it can.
 

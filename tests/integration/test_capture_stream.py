@@ -432,6 +432,35 @@ def test_a_dropped_publication_is_said(database: str, sql: Connection, tmp_path:
         CaptureThread(options, tmp_path / "log").join()
 
 
+def test_a_publication_dropped_while_running(database: str, sql: Connection, tmp_path: Path) -> None:
+    """Found when the stream is opened again: from PostgreSQL 18 on the server says nothing by itself."""
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with CaptureThread(options_for(database, "c", NO_DATA), tmp_path / "log") as running:
+        running.until_streaming()
+        sql.execute("DROP PUBLICATION dbz_publication")
+        sql.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
+        with pytest.raises(CaptureError, match="younger than the slot"):
+            running.join()
+
+
+def test_without_a_compiler(
+    database: str, sql: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The encoder that generates Python does the same."""
+    monkeypatch.setattr("capture.envelope.COMPILED", False)
+    shop.create(database)
+    with (
+        shop.Workload(database, seed=5) as workload,
+        CaptureThread(options_for(database, "c", JSON), tmp_path / "log") as running,
+    ):
+        workload.run(50)
+        running.until_streaming()
+        workload.run(50)
+        running.until_caught_up(database)
+        running.stop()
+    assert_equal(database, tmp_path / "log", *shop.TABLES)
+
+
 def test_exit_codes_and_a_clear_last_line(postgres: PostgresServer, database: str, tmp_path: Path) -> None:
     def ends(dsn: str, settings: dict[str, str]) -> tuple[int, str]:
         capture = CaptureProcess(dsn, tmp_path / "log", settings=settings)
