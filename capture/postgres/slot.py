@@ -132,7 +132,7 @@ def drop_slot(connection: Connection, name: str) -> None:
 def older_than_publication(slot: Slot, options: CaptureOptions) -> CaptureError:
     """The publication is missing: what was changed since it went, or before it came, cannot be decoded."""
     return CaptureError(
-        f'slot "{slot.name}" needs publication "{options.publication.name}", which is not there: made now, it '
+        f'slot "{slot.name}" needs publication "{options.publication.name}", which is gone: made now, it '
         "is younger than the slot, and the changes in between are not sent",
         f"Drop the slot: SELECT pg_drop_replication_slot({literal(slot.name)}); and set "
         "snapshot.mode=when_needed, so that both are made and the tables read anew.",
