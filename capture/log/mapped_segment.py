@@ -19,7 +19,7 @@ from struct import Struct
 from typing import Final
 
 from capture.log.errors import CorruptLog
-from capture.log.file_range import FileRange, SegmentFile
+from capture.log.file_range import SegmentFile
 from capture.log.layout import INDEX_SUFFIX, segment_path
 from capture.log.segment import INDEX_ENTRY
 from protocol.records import HEADER_SIZE
@@ -130,6 +130,28 @@ class MappedSegment:
                 raise CorruptLog(self.path, end, f"impossible batch length {length}")
             end = following
 
+    def end_of_range(self, position: int, max_bytes: int) -> tuple[int, int] | None:
+        """Where a large slice ends that ends before the committed bytes do, and the base offset that follows.
+
+        The index and the file tell, and no page of the mapping is touched. None where they do not: then
+        `end_of_slice` does.
+        """
+        limit = position + max_bytes
+        boundary = self._boundary_before(limit)
+        if boundary <= position or limit + HEADER_SIZE > self.visible_bytes:
+            return None
+        headers = os.pread(self.file().descriptor, min(limit - boundary, _FAR_ENOUGH) + HEADER_SIZE, boundary)
+        at = 0
+        while len(headers) - at >= HEADER_SIZE and headers[at + _MAGIC_AT] == 2:
+            base_offset, length = _OFFSET_AND_LENGTH.unpack_from(headers, at)
+            following = at + 12 + length
+            if base_offset < self.base_offset or length < HEADER_SIZE - 12:
+                return None
+            if following > len(headers) - HEADER_SIZE:
+                return boundary + at, base_offset
+            at = following
+        return None
+
     def let_go(self, chunk: int) -> None:
         """Give back the pages of a chunk; slices of it stay valid, and fault them in again when touched."""
         self.resident.discard(chunk)
@@ -148,11 +170,12 @@ class MappedSegment:
         self.mapped_bytes = self.visible_bytes = 0
         self.resident.clear()
 
-    def file_range(self, position: int, view: memoryview) -> FileRange:
-        """The slice `view` at `position` as a range of the file. FileNotFoundError if the file is gone."""
-        if self._file is None:
-            self._file = SegmentFile(self.path)
-        return FileRange(self._file, position, view)
+    def file(self) -> SegmentFile:
+        """The log file, opened at first use. FileNotFoundError if it is gone."""
+        file = self._file
+        if file is None:
+            file = self._file = SegmentFile(self.path)
+        return file
 
     def base_offset_at(self, position: int) -> int:
         """The base offset of the batch at `position`."""

@@ -102,14 +102,38 @@ class PartitionReader:
 
     def read_to_send(self, offset: int, max_bytes: int) -> memoryview | FileRange | None:
         """The same, but a large slice comes as a range of its file."""
+        if max_bytes >= WORTH_BYTES and (found := self._next_range(offset, max_bytes)) is not None:
+            return found
         view = self.read(offset, max_bytes)
         if view is None or len(view) < WORTH_BYTES or self._recent is None:
             return view
         try:
-            return self._recent.file_range(self._position, view)
+            return FileRange(self._recent.file(), self._position, view)
         except FileNotFoundError:
             # Retention took it just now; the mapping still has it.
             return view
+
+    def _next_range(self, offset: int, max_bytes: int) -> FileRange | None:
+        """The range that begins where a slice ended before, found without touching the mapping."""
+        hint = self._hints.get(offset)
+        if hint is None or not self.log_start_offset <= offset < self.high_watermark:
+            return None
+        base_offset, position = hint
+        try:
+            segment = self._segment(base_offset)
+            found = segment.end_of_range(position, max_bytes)
+            if found is None:
+                return None
+            end, following = found
+            if end - position < WORTH_BYTES:
+                return None
+            file = segment.file()
+        except FileNotFoundError:
+            return None
+        if len(self._hints) >= _MAX_HINTS:
+            self._hints.clear()
+        self._hints[following] = (base_offset, end)
+        return FileRange(file, position, segment.view[position:end])
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record that is not older than `timestamp_ms`; None if all are."""

@@ -76,26 +76,30 @@ class Sender:
             self._paused()
 
     def _send_parts(self, sock: socket.socket) -> bool:
-        """Whether all is sent. TCP_CORK keeps header and records in the same segments."""
+        """Whether all is sent. TCP_CORK keeps what is before and after the records in the same segments."""
         if not self._waiting:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        parts, already = self._parts, self._sent_of_first
         try:
-            while self._parts:
-                part = self._parts[0]
-                left = len(part) - self._sent_of_first
-                if isinstance(part, FileRange):
-                    sent = _send_range(sock.fileno(), part, self._sent_of_first, left)
+            while parts:
+                part = parts[0]
+                if type(part) is FileRange:
+                    left = len(part.view) - already
+                    sent = _send_range(sock.fileno(), part, already, left)
                 else:
-                    sent = sock.send(memoryview(part)[self._sent_of_first :])
-                if sent < left:
-                    self._sent_of_first += sent
-                    if isinstance(part, FileRange) and sent == PIECE_BYTES:
-                        return False
+                    left = len(part) - already
+                    sent = sock.send(memoryview(part)[already:] if already else part)
+                if sent == left:
+                    parts.popleft()
+                    already = 0
                     continue
-                self._parts.popleft()
-                self._sent_of_first = 0
+                already += sent
+                if sent == PIECE_BYTES:
+                    return False
         except BlockingIOError:
             return False
+        finally:
+            self._sent_of_first = already
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
         return True
 
@@ -133,13 +137,12 @@ def _send_range(to: int, part: FileRange, sent: int, left: int) -> int:
 
 def _read_ahead(part: FileRange) -> None:
     """Let the kernel fetch what is not in memory, so that sending waits for a disk as little as may be."""
-    file, last = part.file.descriptor, part.position + len(part) - 1
-    probe = bytearray(1)
+    file, length = part.file.descriptor, len(part)
     try:
-        for at in (part.position, last):
-            os.preadv(file, [probe], at, os.RWF_NOWAIT)
+        # The kernel reads ahead in order, so what comes last is what is most likely missing.
+        os.preadv(file, [bytearray(1)], part.position + length - 1, os.RWF_NOWAIT)
     except BlockingIOError:
-        os.posix_fadvise(file, part.position, len(part), os.POSIX_FADV_WILLNEED)
+        os.posix_fadvise(file, part.position, length, os.POSIX_FADV_WILLNEED)
     except OSError:
         # A file system without RWF_NOWAIT: nothing is known, and nothing lost.
         return

@@ -301,6 +301,33 @@ def test_a_range_of_a_file_is_what_the_slice_is(log: Log) -> None:
     writer.close()
 
 
+def test_ranges_follow_one_another_through_batches_of_all_sizes(log: Log) -> None:
+    """What a range leaves out begins the next one, whichever way each is found."""
+    topic = logs.topic(log)
+    writer = Writer.open(log, logs.CAPTURE, segment_bytes=3_000_000)
+    partition = writer.partition(topic)
+    sizes = [50_000, 100, 300, 2_000_000, 100, 100, 200_000, 60_000, 4_000, 5_000, 130_000, 10, 700_000, 100]
+    made = [logs.batch(value_bytes=size) for size in sizes * 3]
+    writer.append(partition, made)  # which stamps them in place
+    expected = b"".join(made)
+    writer.commit(None, {partition: partition.next_offset})
+    reader = LogReader(log).partition(partition.partition_id)
+    for max_bytes in (1, 130_000, 131_072, 200_000, 500_000, 10**7):
+        for _ in range(2):
+            offset, found = 0, b""
+            while (given := reader.read_to_send(offset, max_bytes)) is not None:
+                view = given.view if isinstance(given, FileRange) else given
+                if isinstance(given, FileRange):
+                    assert os.pread(given.file.descriptor, len(given), given.position) == view
+                    assert len(given) >= 128 * 1024, "a small one must be memory, for the encoder joins it"
+                found += view
+                headers = [header for _, header in batches(view)]
+                assert len(view) <= max_bytes or len(headers) == 1
+                offset = headers[-1].base_offset + headers[-1].last_offset_delta + 1
+            assert found == expected
+    writer.close()
+
+
 def test_readers_see_new_topics_and_forget_none(log: Log) -> None:
     reader = LogReader(log)
     assert dict(reader.topics) == {}
