@@ -43,8 +43,12 @@ class LiveShop:
         self._avro = "value.converter" not in (settings or {})
 
     def __enter__(self) -> LiveShop:
+        """Returns when the snapshot was taken: what the workload does from then on is streamed."""
         self.workload.run(self._before)
         self.service.start()
+        ledger = self.service.topic("ledger")
+        with consume.Reader(self.service.kafka, [ledger]) as reader:
+            reader.wait(lambda got: bool(got[ledger]))
         return self
 
     def __exit__(
