@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -76,9 +77,12 @@ def schema_default(column: Column, mapping: Mapping, options: EnvelopeOptions) -
     if text is None:
         return None
     try:
-        return _convert(name, text, mapping)
+        default = _convert(name, text, mapping)
     except (EnvelopeError, ValueError):
         return None
+    if isinstance(default, float) and not math.isfinite(default):
+        return None  # neither Avro nor JSON can spell such a default
+    return default
 
 
 def _literal(expression: str, placeholder: str | None) -> str | None:
