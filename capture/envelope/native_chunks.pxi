@@ -14,6 +14,8 @@ cdef extern from "Python.h":
 
 cdef enum:
     SPARE_BATCHES = 16
+    SMALLEST_SPARE = 65536
+    LARGEST_SPARE = 4194304
     BATCH_HEADER = 61
     CRC_START = 21
     CRC_AT = 17
@@ -39,7 +41,9 @@ cdef class Pool:
         return PyByteArray_FromStringAndSize(NULL, capacity)
 
     cdef int give(self, object data) except -1:
-        """A batch is handed out: keep an eye on it."""
+        """A batch is handed out: keep an eye on it, unless it is of a few records or of a giant one."""
+        if not SMALLEST_SPARE < (<PyByteArrayObject*><PyObject*>data).ob_alloc < LARGEST_SPARE:
+            return 0
         self.spare.append(data)
         if len(self.spare) > SPARE_BATCHES:
             del self.spare[0]

@@ -1,6 +1,6 @@
 # One column: the bytes Postgres sent -> the bytes of a field. `convert` returns the position behind what it wrote, or
 # NULL when the value is not of the common form; then the field's Python function decides, which is the reference.
-# Whoever calls has reserved ROOM and six times the value's size.
+# Whoever calls has reserved ROOM and as many times the value's size as the format may take.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
@@ -67,12 +67,14 @@ cdef struct Struct:
     Column* columns
     Piece open
     Piece close
-    # Room for all constant parts and values of fixed size.
+    # Room for all constant parts and values of fixed size, and for a byte of text: six in JSON (\u001F); in Avro
+    # three, since a bytea is decoded behind its own output.
     Py_ssize_t room
+    Py_ssize_t times
 
 cdef int encode_struct(Buffer* out, const Struct* plan, const Cell* cells, Py_ssize_t size, bint copied) except -1:
     """A key, or the inside of a row; `size` is that of the message."""
-    cdef Py_ssize_t i, room = plan.room + 6 * size
+    cdef Py_ssize_t i, room = plan.room + plan.times * size
     cdef const Column* column
     cdef const Cell* cell
     cdef uint8_t* p

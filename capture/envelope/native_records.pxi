@@ -7,6 +7,7 @@ cdef enum:
     UPDATE = 2
     DELETE = 3
     TRUNCATE = 4
+    LARGEST_SCRATCH = 4194304
 
 cdef struct Clock:
     int64_t now_ns
@@ -212,7 +213,19 @@ cdef class RecordWriter:
                 batch = chunk.finish(self.pool, self.codec, level)
                 outputs.append(Output(partition.topic, partition.partition, batch, count, committed, newest))
         self.count_pending()
+        self.shrink()
         return outputs
+
+    cdef void shrink(self) noexcept:
+        """Give back what only a giant row needed."""
+        cdef int i
+        for i in range(2):
+            if self.values[i].capacity > LARGEST_SCRATCH:
+                free(self.values[i].data)
+                self.values[i] = Buffer(NULL, 0, 0)
+            if self.keys[i].capacity > LARGEST_SCRATCH:
+                free(self.keys[i].data)
+                self.keys[i] = Buffer(NULL, 0, 0)
 
     cdef int count_pending(self) except -1:
         cdef Partition partition

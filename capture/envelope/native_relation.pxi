@@ -52,6 +52,7 @@ cdef int load(Struct* target, object plan, object binary, Constants constants) e
     target.open = constants.piece(plan.open)
     target.close = constants.piece(plan.close)
     target.count = 0
+    target.times = 6 if plan.json else 3
     target.room = target.open.size + target.close.size + 2 * SLACK
     target.columns = <Column*>malloc(sizeof(Column) * (len(plan.fields) + 1))
     if target.columns == NULL:

@@ -538,3 +538,18 @@ def test_run_id_is_a_new_uuid_of_version_7(compiled: bool) -> None:
     assert first != second
     assert uuid.UUID(first).version == 7
     assert uuid.UUID(first).variant == uuid.RFC_4122
+
+
+def test_a_giant_row(compiled: bool) -> None:
+    """Eight megabytes of text that JSON makes six times as long, and as much of bytea."""
+    table = replace(ITEMS, columns=(ID, NOTE, Column("raw", TypeInfo(17, "bytea"))))
+    text, raw = b"\x1f" * 8_000_000, b"\\x" + b"ab" * 4_000_000
+    (record,) = transaction(prepare(compiled, table), frames.insert(101, OID, [b"1", text, raw]))
+    after = value(record)["after"]
+    assert after["note"].encode() == text
+    assert len(after["raw"]) == 5_333_336
+    avro = prepare(compiled, table, value=Converter())
+    (record,) = transaction(avro, frames.insert(101, OID, [b"1", text, raw]))
+    assert record.value is not None
+    assert text in record.value
+    assert b"\xab" * 4_000_000 in record.value
