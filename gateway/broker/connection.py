@@ -107,7 +107,9 @@ class Connection(asyncio.Protocol):
         # uvloop's transports are none of asyncio's classes.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
-        self._sender = Sender(self._transport, paused=self.pause_writing, resumed=self.resume_writing)
+        self._sender = Sender(
+            self._transport, paused=self.pause_writing, resumed=self.resume_writing, failed=self.abort
+        )
         host, port, *_ = transport.get_extra_info("peername") or ("unknown", 0)
         self._context = self._service_context.for_client(host, port)
         self._home.opened(self)
@@ -183,7 +185,7 @@ class Connection(asyncio.Protocol):
     def _advance(self) -> None:
         """Serve what waits, as far as it can be; read on if nothing is left."""
         self._serve_queue()
-        if self._closing:
+        if self._closing or self._transport.is_closing():
             return
         if self._queue:
             self._transport.pause_reading()
@@ -305,8 +307,12 @@ class Connection(asyncio.Protocol):
         self._send(buffers)
 
     def _send(self, parts: Sequence[Part]) -> None:
-        self._metrics.sent_bytes += sum(map(len, parts))
-        self._sender.send(parts)
+        if len(parts) == 1 and type(parts[0]) is bytes:
+            self._metrics.sent_bytes += len(parts[0])
+            self._transport.write(parts[0])
+        else:
+            self._metrics.sent_bytes += sum(map(len, parts))
+            self._sender.send(parts)
 
     def _await(
         self,

@@ -24,12 +24,18 @@ class Sender:
     """The writing half of one connection."""
 
     def __init__(
-        self, transport: asyncio.Transport, *, paused: Callable[[], None], resumed: Callable[[], None]
+        self,
+        transport: asyncio.Transport,
+        *,
+        paused: Callable[[], None],
+        resumed: Callable[[], None],
+        failed: Callable[[], None],
     ) -> None:
-        """`paused` and `resumed` are called as the transport's own calls of the like are."""
+        """`paused` and `resumed` are called as the transport calls a protocol's; `failed` when half was sent."""
         self._transport = transport
         self._paused = paused
         self._resumed = resumed
+        self._failed = failed
         self._parts: deque[Part] = deque()
         self._sent_of_first = 0
         self._socket: socket.socket | None = None
@@ -42,9 +48,7 @@ class Sender:
 
     def send(self, parts: Sequence[Part]) -> None:
         """Send buffers and file ranges in their order. Not to be called while `busy`."""
-        if len(parts) == 1:
-            self._transport.write(_in_memory(parts[0]))
-        elif FileRange not in map(type, parts) or self._transport.get_write_buffer_size():
+        if FileRange not in map(type, parts) or self._transport.get_write_buffer_size():
             self._transport.writelines([_in_memory(part) for part in parts])
         else:
             self._parts.extend(parts)
@@ -65,7 +69,7 @@ class Sender:
         except OSError:
             # The client is gone, or the file is unreadable: half an answer cannot be taken back.
             self.close()
-            self._transport.abort()
+            self._failed()
             return
         if done:
             if self._waiting:
@@ -83,7 +87,7 @@ class Sender:
         try:
             while parts:
                 part = parts[0]
-                if type(part) is FileRange:
+                if isinstance(part, FileRange):
                     left = len(part.view) - already
                     sent = _send_range(sock.fileno(), part, already, left)
                 else:
