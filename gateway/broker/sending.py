@@ -31,7 +31,7 @@ class Sender:
         resumed: Callable[[], None],
         failed: Callable[[], None],
     ) -> None:
-        """`paused` and `resumed` are called as the transport calls a protocol's; `failed` when half was sent."""
+        """`paused` and `resumed` are called as a transport calls a protocol's; `failed` in the middle."""
         self._transport = transport
         self._paused = paused
         self._resumed = resumed
