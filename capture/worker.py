@@ -14,6 +14,7 @@ from typing import Final
 from capture import log_lines
 from capture.errors import CaptureError
 from capture.log import Log, LogError
+from capture.log.file_limit import raise_file_limit
 from capture.options import CaptureOptions, OptionError, read_file, read_json
 from capture.postgres.log_sink import from_log
 from capture.postgres.postgres_capture import PostgresCapture
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     given = parser.parse_args(arguments)
     log_lines.configure()
+    raise_file_limit()
     try:
         options = CaptureOptions.parse(_properties(given.options_json), name=given.name)
     except OptionError as error:

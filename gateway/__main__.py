@@ -5,13 +5,13 @@ import asyncio
 import gc
 import json
 import logging
-import resource
 import sys
 from pathlib import Path
 
 import uvloop
 
 from capture.log import LogError
+from capture.log.file_limit import raise_file_limit
 from gateway.config import Address, Config, ConfigError, GatewayConfig, LogConfig
 from gateway.log_lines import configure
 from gateway.server import Gateway, StartError, run
@@ -35,7 +35,7 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     configure()
-    _raise_file_limit()
+    raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(config, _announce))
@@ -70,12 +70,6 @@ def _announce(gateway: Gateway) -> None:
     addresses = {"kafka": gateway.kafka, "registry": gateway.registry, "admin": gateway.admin}
     sys.stdout.write(json.dumps({"ready": True} | {name: str(at) for name, at in addresses.items()}) + "\n")
     sys.stdout.flush()
-
-
-def _raise_file_limit() -> None:
-    """A connection is a file descriptor, and a mapped segment two: take what the system allows."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 if __name__ == "__main__":

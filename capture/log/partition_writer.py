@@ -94,19 +94,12 @@ class PartitionWriter:
             self.next_offset = self.high_watermark
             self._recover()
 
-    def park(self) -> bool:
-        """Close the files if all is synced and no commit works on them; the next append opens them again."""
-        if not self.committing.acquire(blocking=False):
-            return False
-        try:
-            active = self._active
-            if self._unsynced_sealed or (active is not None and active.synced_bytes < active.size_bytes):
-                return False
-            if active is not None:
-                active.close()
-            return True
-        finally:
-            self.committing.release()
+    def park(self) -> None:
+        """Sync and close the files; the next append opens them again. Waits for whoever works on them."""
+        with self.committing, self._appending:
+            self.sync()
+            if self._active is not None:
+                self._active.close()
 
     # --- the committing thread --------------------------------------------------------------------------
 
@@ -161,8 +154,7 @@ class PartitionWriter:
             ):
                 return None
             self._roll(self.next_offset)
-        with self.committing:
-            self.sync()
+        self.park()  # nothing may be appended for long, and all partitions may have come here at once
         return Watermark(self.partition_id, end.high_watermark, end.high_watermark, 0)
 
     def close(self) -> None:

@@ -229,11 +229,12 @@ class Writer:
         used[partition.partition_id] = partition
         used.move_to_end(partition.partition_id)
         if len(used) > self._max_open_segments:
-            oldest_id, oldest = next(iter(used.items()))
-            if oldest.park():
-                del used[oldest_id]
-            else:
-                used.move_to_end(oldest_id)
+            _, oldest = used.popitem(last=False)
+            try:
+                oldest.park()
+            except LogError as error:
+                self._failed = error
+                raise
 
 
 def _take_lease(data: Path, capture: str) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from capture.log import Fenced, Log, LogReader, OffsetOutOfRange, Writer
@@ -121,6 +123,18 @@ def test_a_config_changed_later_is_taken_over(log: Log, writer: Writer) -> None:
     changed = log.catalog.create_topic("t", capture=logs.CAPTURE, config={"retention.ms": str(5 * HOUR_MS)})
     writer.partition(changed)
     assert enforce(writer, logs.START_MS + 10 * HOUR_MS) == [Expired("t", 0, 16, 2)]
+
+
+def test_partitions_that_expire_together_leave_no_files_open(log: Log, writer: Writer) -> None:
+    for n in range(40):
+        hourly(log, writer, f"t{n}", 1, retention_ms=str(HOUR_MS))
+    writer.close()
+    with Opened(log) as again:
+        for topic in log.catalog.topics():
+            again.partition(topic)
+        before = len(os.listdir("/proc/self/fd"))
+        assert len(enforce(again, logs.START_MS + 10 * HOUR_MS)) == 40
+        assert len(os.listdir("/proc/self/fd")) <= before + 3
 
 
 def test_a_fenced_writer_deletes_nothing(log: Log, writer: Writer) -> None:

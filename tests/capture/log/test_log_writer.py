@@ -232,6 +232,22 @@ def test_many_partitions_need_few_descriptors(log: Log) -> None:
     writer.close()
 
 
+def test_one_transaction_over_many_partitions_needs_few_descriptors(log: Log) -> None:
+    topics = [logs.topic(log, f"t{n}") for n in range(60)]
+    writer = Writer.open(log, logs.CAPTURE, max_open_segments=5)
+    partitions = [writer.partition(topic) for topic in topics]
+    before = len(os.listdir("/proc/self/fd"))
+    ends = {}
+    for _ in range(2):
+        for partition in partitions:
+            ends[partition] = writer.append(partition, [logs.batch()])
+            assert len(os.listdir("/proc/self/fd")) <= before + 6 * 3
+    writer.commit("all", ends)
+    reader = LogReader(log)
+    assert all(len(logs.read_all(reader.partition(partition.partition_id))) == 2 for partition in partitions)
+    writer.close()
+
+
 def test_short_writes_are_continued(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     write, rng = os.pwritev, random.Random(4)
 
