@@ -9,6 +9,10 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 
+cdef extern from "Python.h":
+    int PyList_SetSlice(object items, Py_ssize_t low, Py_ssize_t high, PyObject* values) except -1
+    const Py_ssize_t PY_SSIZE_T_MAX
+
 from capture.envelope.batches import Output
 from capture.envelope.errors import MalformedMessage
 from capture.envelope.java_text import java_float, json_string
@@ -165,9 +169,10 @@ cdef class CompiledEncoder(RecordWriter):
         self.has_last = True
         self.commit_end_lsn = self.last
         self.generation += 1
-        for partition in self.open_partitions:
-            partition.commit()
-        self.open_partitions.clear()
+        if self.open_partitions:
+            for partition in self.open_partitions:
+                partition.commit()
+            PyList_SetSlice(self.open_partitions, 0, PY_SSIZE_T_MAX, NULL)
         return COMMITTED
 
     cdef int set_origin(self, const uint8_t* p, Py_ssize_t size) except -1:

@@ -198,8 +198,11 @@ cdef class Partition:
         return self.last.begin(timestamp, tail)
 
     cdef int commit(self) except -1:
+        cdef Py_ssize_t i = len(self.chunks)
         cdef Chunk chunk
-        for chunk in reversed(self.chunks):
+        while i:
+            i -= 1
+            chunk = <Chunk>PyList_GET_ITEM(self.chunks, i)
             if chunk.committed_count == chunk.count:
                 break
             chunk.commit()

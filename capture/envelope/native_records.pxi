@@ -20,8 +20,6 @@ cdef struct Message:
     uint64_t lsn
     int64_t now_ns
 
-cdef object STREAMING = SnapshotMarker.NONE
-
 cdef class RecordWriter:
     cdef public object options
     cdef readonly Py_ssize_t pending_bytes
@@ -100,7 +98,7 @@ cdef class RecordWriter:
         self.put_row(value, relation, old, &layout.before_null, &layout.before_open, message.size, False)
         self.put_row(value, relation, new, &layout.after_null, &layout.after_open, message.size, False)
         if relation.generation != self.generation:
-            relation.put_head(STREAMING, self.commit_us, self.has_last, self.last)
+            relation.put_head(None, self.commit_us, self.has_last, self.last)
             relation.put_middle(self.commit_us, True, self.xid, True)
             relation.put_origin(self.origin)
             relation.generation = self.generation

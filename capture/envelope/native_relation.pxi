@@ -8,6 +8,7 @@ cdef struct Pieces:
     Piece after_open
     Piece row_close
     Piece source_head
+    Piece streaming
     Piece sequence_quote
     Piece ts_us
     Piece ts_ns
@@ -146,6 +147,7 @@ cdef class Relation:
         self.layout.after_open = self.constants.piece(layout.after_open)
         self.layout.row_close = self.constants.piece(layout.row_close)
         self.layout.source_head = self.constants.piece(layout.source_head)
+        self.layout.streaming = self.constants.piece(layout.snapshot[SnapshotMarker.NONE])
         self.layout.sequence_quote = self.constants.piece(layout.sequence_quote)
         self.layout.ts_us = self.constants.piece(layout.ts_us)
         self.layout.ts_ns = self.constants.piece(layout.ts_ns)
@@ -260,18 +262,21 @@ cdef class Relation:
         return self.plan.key_header(texts)
 
     cdef int put_head(self, object marker, int64_t us, bint has_last, uint64_t last) except -1:
-        """`source` up to `sequence`, and the start of the sequence itself."""
+        """`source` up to `sequence`, and the start of the sequence itself; `marker` None is the stream."""
         cdef Buffer* head = &self.head
         cdef Buffer* sequence = &self.sequence
         cdef const Piece* quote = &self.layout.sequence_quote
         cdef uint8_t* p
-        snapshot = self.plan.layout.snapshot[marker]
         head.size = 0
-        reserve(head, self.layout.source_head.size + PyBytes_GET_SIZE(snapshot) + 64)
-        p = copy_piece(head.data, &self.layout.source_head)
-        p = put_number(p, floor_div(us, 1000), self.json)
-        memcpy(p, PyBytes_AS_STRING(snapshot), PyBytes_GET_SIZE(snapshot))
-        head.size = p + PyBytes_GET_SIZE(snapshot) - head.data
+        reserve(head, self.layout.source_head.size + self.layout.streaming.size + 96)
+        p = put_number(copy_piece(head.data, &self.layout.source_head), floor_div(us, 1000), self.json)
+        if marker is None:
+            p = copy_piece(p, &self.layout.streaming)
+        else:
+            snapshot = self.plan.layout.snapshot[marker]
+            memcpy(p, PyBytes_AS_STRING(snapshot), PyBytes_GET_SIZE(snapshot))
+            p += PyBytes_GET_SIZE(snapshot)
+        head.size = p - head.data
         sequence.size = 0
         reserve(sequence, 96)
         p = sequence.data
