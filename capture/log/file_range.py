@@ -17,6 +17,26 @@ class SegmentFile:
         self.descriptor = -1
         self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
+    def read_late(self, position: int, length: int, wanted_from: int) -> bytes:
+        """Read `length` bytes of which all from `wanted_from` on will be wanted next.
+
+        Where they are not in memory the kernel is asked to fetch all of it at once, so that sending it waits
+        for the disk as little as may be.
+        """
+        buffer = bytearray(length)
+        try:
+            if os.preadv(self.descriptor, [buffer], position, os.RWF_NOWAIT) == length:
+                return bytes(buffer)
+        except OSError:
+            # Not in memory, or a file system without RWF_NOWAIT.
+            pass
+        self.will_need(wanted_from, position + length - wanted_from)
+        return os.pread(self.descriptor, length, position)
+
+    def will_need(self, position: int, length: int) -> None:
+        """Let the kernel fetch this part of the file in the background, if it is not in memory."""
+        os.posix_fadvise(self.descriptor, position, length, os.POSIX_FADV_WILLNEED)
+
     def __del__(self) -> None:
         if self.descriptor >= 0:
             os.close(self.descriptor)

@@ -140,7 +140,7 @@ class MappedSegment:
         boundary = self._boundary_before(limit)
         if boundary <= position or limit + HEADER_SIZE > self.visible_bytes:
             return None
-        headers = os.pread(self.file().descriptor, min(limit - boundary, _FAR_ENOUGH) + HEADER_SIZE, boundary)
+        headers = self.file().read_late(boundary, min(limit - boundary, _FAR_ENOUGH) + HEADER_SIZE, position)
         at = 0
         while len(headers) - at >= HEADER_SIZE and headers[at + _MAGIC_AT] == 2:
             base_offset, length = _OFFSET_AND_LENGTH.unpack_from(headers, at)

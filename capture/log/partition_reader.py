@@ -108,10 +108,12 @@ class PartitionReader:
         if view is None or len(view) < WORTH_BYTES or self._recent is None:
             return view
         try:
-            return FileRange(self._recent.file(), self._position, view)
+            file = self._recent.file()
         except FileNotFoundError:
             # Retention took it just now; the mapping still has it.
             return view
+        file.will_need(self._position, len(view))
+        return FileRange(file, self._position, view)
 
     def _next_range(self, offset: int, max_bytes: int) -> FileRange | None:
         """The range that begins where a slice ended before, found without touching the mapping."""

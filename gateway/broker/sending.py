@@ -131,22 +131,7 @@ def _in_memory(part: Part) -> Buffer:
 
 
 def _send_range(to: int, part: FileRange, sent: int, left: int) -> int:
-    if not sent:
-        _read_ahead(part)
     count = os.sendfile(to, part.file.descriptor, part.position + sent, min(left, PIECE_BYTES))
     if not count:
         raise OSError("the file is shorter than what was committed to it")
     return count
-
-
-def _read_ahead(part: FileRange) -> None:
-    """Let the kernel fetch what is not in memory, so that sending waits for a disk as little as may be."""
-    file, length = part.file.descriptor, len(part)
-    try:
-        # The kernel reads ahead in order, so what comes last is what is most likely missing.
-        os.preadv(file, [bytearray(1)], part.position + length - 1, os.RWF_NOWAIT)
-    except BlockingIOError:
-        os.posix_fadvise(file, part.position, length, os.POSIX_FADV_WILLNEED)
-    except OSError:
-        # A file system without RWF_NOWAIT: nothing is known, and nothing lost.
-        return
