@@ -371,10 +371,9 @@ cdef class CompiledEncoder(RecordWriter):
         cdef Counted partition = relation.partition
         cdef bint incremental = marker is INCREMENTAL
         cdef uint8_t* p
-        value.size = 0
-        put(value, layout.start.data, layout.start.size)
-        put(value, layout.before_null.data, layout.before_null.size)
-        self.put_row(value, relation, relation.new, NULL, &layout.after_open, size, True)
+        reserve(value, relation.open_room)
+        value.size = copy_piece(value.data, &layout.insert_open) - value.data
+        encode_struct(value, &relation.row, relation.new, size, True)
         if relation.copied != self.generation or relation.marker is not marker:
             # The stream's own parts are overwritten; its next change rebuilds them.
             relation.generation = 0
@@ -383,7 +382,8 @@ cdef class CompiledEncoder(RecordWriter):
             relation.put_head(marker, self.snapshot_us, self.has_last, self.last)
             relation.put_middle(self.snapshot_us, not incremental, self.snapshot_txid, not incremental)
         reserve(value, relation.source_room())
-        p = relation.put_sequence(value.data + value.size, self.snapshot_lsn)
+        p = copy_piece(value.data + value.size, &layout.row_close)
+        p = relation.put_sequence(p, self.snapshot_lsn)
         p = copy_buffer(p, &relation.middle)
         if not incremental:
             p = put_number(p, <int64_t>self.snapshot_lsn, relation.json)

@@ -93,10 +93,14 @@ cdef class RecordWriter:
         cdef uint8_t* p
         if relation.skipped >> op & 1:
             return 0
-        value.size = 0
-        put(value, layout.start.data, layout.start.size)
-        self.put_row(value, relation, old, &layout.before_null, &layout.before_open, message.size, False)
-        self.put_row(value, relation, new, &layout.after_null, &layout.after_open, message.size, False)
+        reserve(value, relation.open_room)
+        if old == NULL and new != NULL:
+            value.size = copy_piece(value.data, &layout.insert_open) - value.data
+            encode_struct(value, &relation.row, new, message.size, False)
+        else:
+            value.size = copy_piece(value.data, &layout.start) - value.data
+            self.put_row(value, relation, old, &layout.before_null, &layout.before_open, message.size)
+            self.put_row(value, relation, new, &layout.after_null, &layout.after_open, message.size)
         if relation.generation != self.generation:
             relation.put_head(None, self.commit_us, self.has_last, self.last)
             relation.put_middle(self.commit_us, True, self.xid, True)
@@ -104,7 +108,10 @@ cdef class RecordWriter:
             relation.generation = self.generation
             relation.copied = 0
         reserve(value, relation.source_room())
-        p = relation.put_sequence(value.data + value.size, message.lsn)
+        p = value.data + value.size
+        if old == NULL and new != NULL:
+            p = copy_piece(p, &layout.row_close)
+        p = relation.put_sequence(p, message.lsn)
         p = put_number(copy_buffer(p, &relation.middle), <int64_t>message.lsn, relation.json)
         p = copy_buffer(p, &relation.tail)
         value.size = self.put_clock(p, relation, op, message.now_ns) - value.data
@@ -121,13 +128,12 @@ cdef class RecordWriter:
         const Piece* null,
         const Piece* open,
         Py_ssize_t size,
-        bint copied,
     ) except -1:
         """`before` or `after`."""
         if cells == NULL:
             return put(value, null.data, null.size)
         put(value, open.data, open.size)
-        encode_struct(value, &relation.row, cells, size, copied)
+        encode_struct(value, &relation.row, cells, size, False)
         return put(value, relation.layout.row_close.data, relation.layout.row_close.size)
 
     cdef inline uint8_t* put_clock(self, uint8_t* p, Relation relation, int op, int64_t now_ns) noexcept:
@@ -143,8 +149,7 @@ cdef class RecordWriter:
             clock.size = put_number(q, now_ns, relation.json) - clock.data
             clock.now_ns = now_ns
         p = copy_piece(p, &layout.operation[op])
-        memcpy(p, clock.data, clock.size)
-        return copy_piece(p + clock.size, &layout.end)
+        return copy_piece(copy_padded(p, clock.data, clock.size), &layout.end)
 
     cdef int append(self, Relation relation, int op, int slot, object header, int64_t now_ns) except -1:
         """Append what `event` wrote, and the tombstone behind a delete."""

@@ -2,6 +2,8 @@
 
 cdef struct Pieces:
     Piece start
+    # start, before_null and after_open in one: an insert is the commonest.
+    Piece insert_open
     Piece before_null
     Piece before_open
     Piece after_null
@@ -95,6 +97,7 @@ cdef class Relation:
     cdef Pieces layout
     cdef Piece headers
     cdef int header_count
+    cdef Py_ssize_t open_room
     # What `head` to `tail` were made for: the encoder's generation, for the stream or for snapshot rows of `marker`.
     cdef uint64_t generation
     cdef uint64_t copied
@@ -141,6 +144,9 @@ cdef class Relation:
 
     cdef int load_layout(self, object layout) except -1:
         self.layout.start = self.constants.piece(layout.start)
+        opened = layout.start + layout.before_null + layout.after_open
+        self.layout.insert_open = self.constants.piece(opened)
+        self.open_room = len(opened) + len(layout.before_open) + len(layout.after_null) + 2 * SLACK
         self.layout.before_null = self.constants.piece(layout.before_null)
         self.layout.before_open = self.constants.piece(layout.before_open)
         self.layout.after_null = self.constants.piece(layout.after_null)
