@@ -153,6 +153,9 @@ class PostgresCapture:
     def _capture(self, catalog: Connection) -> None:
         tables = list_tables(catalog)
         slot = self._usable_slot(catalog, tables)
+        before = read_publication(catalog, self._options.publication.name, tables)
+        if before is not None:  # what ensure adds to it was not streamed until now
+            self._tracker.forget_others(captured(tables, before, self._options))
         publication = ensure(catalog, tables, self._options)
         with self._new_slot(slot) as new_slot:
             if self._stop.is_set():
@@ -215,6 +218,7 @@ class PostgresCapture:
         new_slot: slots.NewSlot | None,
     ) -> None:
         """Decide what has to be read, and have the log hold it before anything is read."""
+        self._tracker.forget_others(tables)
         mode, position = self._options.snapshot.mode, self._position
         wanted = frozenset(table.oid for table in tables if self._is_snapshotted(table))
         if position is None:
@@ -274,6 +278,7 @@ class PostgresCapture:
             wanted = [table for table in chosen if table.oid in position.pending]
             gone = position.pending - {table.oid for table in wanted}
             if gone:
+                self._tracker.forget_others(chosen)
                 self._position = position = position.without_pending(gone)
                 self._sink.commit(position)
             if new_slot is None and publication is not None:

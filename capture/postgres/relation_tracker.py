@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -21,6 +22,7 @@ from capture.postgres.type_catalog import TypeCatalog
 log = logging.getLogger(__name__)
 
 _RELATION_KEY: Final = "relation:"
+_ABSENT_KEY: Final = "absent"
 
 
 class RelationTracker:
@@ -34,19 +36,32 @@ class RelationTracker:
         self._memory = memory
         self._sink = sink
         self._types = TypeCatalog()
+        entries = memory.read()
         self._known = {
             int(key.removeprefix(_RELATION_KEY)): KnownTable.from_json(text)
-            for key, text in memory.read().items()
+            for key, text in entries.items()
             if key.startswith(_RELATION_KEY)
         }
+        # Known (their keys still count) but not captured for a while, so their changes have a gap.
+        self._absent: frozenset[int] = frozenset(json.loads(entries.get(_ABSENT_KEY, "[]")))
         self._plans: dict[Table, Plan] = {}
         self._described: dict[int, Relation] = {}
         self._planned: set[int] = set()
 
     @property
     def known(self) -> frozenset[int]:
-        """The relations that were captured before."""
-        return frozenset(self._known)
+        """The relations that are captured without a gap; those to be read may be among them."""
+        return frozenset(self._known) - self._absent
+
+    def forget_others(self, captured: Iterable[CatalogTable]) -> None:
+        """Hold durably that only these are captured now, so that others are read anew if they come back.
+
+        What is known of them stays: changes from before may still come, and need their key.
+        """
+        gone = self.known - {table.oid for table in captured}
+        if gone:
+            self._keep_absent(self._absent | gone)
+            log.info("tables are not captured any more", extra={"tables": self._names(gone)})
 
     def plan_of_snapshot(self, connection: Connection, now: CatalogTable) -> Plan:
         """The plan to read a table's rows by, as the catalog describes it now."""
@@ -55,7 +70,10 @@ class RelationTracker:
         return self._plan(table)
 
     def remember(self, tables: Mapping[int, CatalogTable], connection: Connection) -> None:
-        """Keep what the catalog says of these tables, as a base for the stream that follows."""
+        """Keep what the catalog says of these tables, as a base for the stream that follows.
+
+        From here on they count as captured, so the log has to hold before that they are to be read.
+        """
         self._types.read(
             connection, {column.type_oid for table in tables.values() for column in table.columns}
         )
@@ -64,6 +82,13 @@ class RelationTracker:
             table = table_of_catalog(now, self._types, self._options)
             found[oid] = knowledge_of(table, now, self._known.get(oid))
         self._keep(found)
+        returned = self._absent & found.keys()
+        if returned:
+            self._keep_absent(self._absent - returned)
+            log.warning(
+                "tables come back that have missed changes: they are read anew if snapshot.mode allows it",
+                extra={"tables": self._names(returned)},
+            )
 
     def new_stream(self) -> None:
         """On a new connection, with a new encoder, the server describes each relation again."""
@@ -134,3 +159,10 @@ class RelationTracker:
         if new:
             self._memory.put({f"{_RELATION_KEY}{oid}": knowledge.to_json() for oid, knowledge in new.items()})
             self._known.update(new)
+
+    def _keep_absent(self, oids: frozenset[int]) -> None:
+        self._memory.put({_ABSENT_KEY: json.dumps(sorted(oids))})
+        self._absent = oids
+
+    def _names(self, oids: Iterable[int]) -> str:
+        return ", ".join(sorted(self._known[oid].qualified_name for oid in oids))
