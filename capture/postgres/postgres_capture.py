@@ -311,13 +311,13 @@ class PostgresCapture:
         )
         self._status.reading(snapshot)
         with contextlib.closing(self._connect("snapshot")) as exporter:
-            exported = export(exporter, new_slot)
+            exported = export(exporter, new_slot, streams=publication is not None)
             log.info("snapshot begins", extra={"tables": len(wanted), "lsn": str(exported.lsn)})
 
             def completed(relations: frozenset[int], topics: Sequence[str]) -> None:
-                hidden = (
-                    HiddenTables(exported.transactions, exported.lsn, relations) if exported.own else None
-                )
+                hidden = None
+                if exported.own and publication is not None:
+                    hidden = HiddenTables(exported.transactions, exported.lsn, relations)
                 assert self._position is not None
                 position = self._position.with_read(relations, hidden)
                 self._sink.commit(position, topics)

@@ -63,9 +63,15 @@ class Progress:
     done: bool
 
 
-def export(connection: Connection, of_slot: NewSlot | None = None) -> ExportedSnapshot:
-    """Export a snapshot: that of a new slot, or one of our own. It lasts as long as the transaction."""
+def export(connection: Connection, of_slot: NewSlot | None = None, *, streams: bool) -> ExportedSnapshot:
+    """Export a snapshot: that of a new slot, or one of our own. It lasts as long as the transaction.
+
+    With `streams` a stream follows, from which is left out what the snapshot has seen. Raises CaptureError
+    where that cannot be known.
+    """
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    if of_slot is None and streams:
+        _refuse_standby(connection)
     if of_slot is not None:
         connection.execute(f"SET TRANSACTION SNAPSHOT {literal(of_slot.snapshot_name)}".encode())
     row = connection.execute(f"SELECT pg_export_snapshot(), {current_snapshot(connection)}").fetchone()
@@ -73,6 +79,23 @@ def export(connection: Connection, of_slot: NewSlot | None = None) -> ExportedSn
     # Asked for after the snapshot was taken: whatever it sees was in the WAL by then.
     lsn = of_slot.consistent_point if of_slot is not None else wal_end(connection)
     return ExportedSnapshot(row[0], lsn, TransactionSnapshot.parse(row[1]), own=of_slot is None)
+
+
+def _refuse_standby(connection: Connection) -> None:
+    """In recovery a snapshot's text lists no transaction in progress (GetSnapshotData leaves xip empty).
+
+    All below its xmax would count as seen, so changes that were committed after it would be left out.
+    """
+    row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+    if row is not None and row[0]:
+        raise CaptureError(
+            "the server is a standby, and tables have to be read that the slot's own snapshot did not cover: "
+            "a standby does not tell which transactions were running, so changes between what is read and "
+            "the stream could be lost",
+            "Capture from the primary (database.hostname), or begin anew with another slot.name and a new "
+            "data directory, so that all tables are read on the new slot's snapshot. If only tables were "
+            "added, leaving them out again (table.include.list, table.exclude.list) lets the capture go on.",
+        )
 
 
 def wal_end(connection: Connection) -> Lsn:
