@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from protocol.errors import KafkaError
+
 if TYPE_CHECKING:
     from capture.log import Log, LogReader
     from gateway.groups import Coordinator
@@ -25,28 +27,29 @@ class Later(Generic[Response]):
     """A response that is not there yet: a parked Fetch, a member that waits for its group.
 
     The connection takes it with `then`; whoever made it calls `resolve` once. Requests of one connection are
-    answered in order, so nothing else of that connection is answered before it is.
+    answered in order, so nothing else of that connection is answered before it is. A KafkaError in place of
+    the response is answered as if the handler had raised it.
     """
 
     __slots__ = ("_deliver", "_response")
 
     def __init__(self) -> None:
-        self._response: Response | None = None
-        self._deliver: Callable[[Response], None] | None = None
+        self._response: Response | KafkaError | None = None
+        self._deliver: Callable[[Response | KafkaError], None] | None = None
 
     @property
     def resolved(self) -> bool:
         """Whether the response is there."""
         return self._response is not None
 
-    def resolve(self, response: Response) -> None:
+    def resolve(self, response: Response | KafkaError) -> None:
         """Give the response; a second call does nothing."""
         if self._response is None:
             self._response = response
             if self._deliver is not None:
                 self._deliver(response)
 
-    def then(self, deliver: Callable[[Response], None]) -> None:
+    def then(self, deliver: Callable[[Response | KafkaError], None]) -> None:
         """Call `deliver` with the response, at once if it is there already."""
         self._deliver = deliver
         if self._response is not None:

@@ -124,7 +124,7 @@ class RepeatedFetch:
             if self._reader.partition(log.partition_id) is not log:
                 return None
             records = log.read_to_send(_OFFSET(data, offset + self._offset_at)[0], self._max_bytes)
-        except (KeyError, LogError):
+        except (KeyError, LogError, OSError):
             return None
         if records is None:
             return None

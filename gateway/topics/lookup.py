@@ -73,7 +73,7 @@ def check_leader_epoch(leader_epoch: int, asked: int) -> None:
 _told: set[str] = set()
 
 
-def unreadable(error: LogError) -> KafkaError:
+def unreadable(error: LogError | OSError | sqlite3.Error) -> KafkaError:
     """What a client is told of a partition that cannot be read; the operator is told once of each damage."""
     text = str(error)
     if text not in _told:

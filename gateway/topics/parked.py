@@ -4,11 +4,14 @@ Nothing here knows Kafka's messages or a transport; time comes from the event lo
 test replaces.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import sqlite3
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Any, Protocol
 
+from capture.log import LogError
 from gateway.context import Later
 from gateway.observe import Metrics
+from gateway.topics.lookup import unreadable
 
 
 class Timer(Protocol):
@@ -30,7 +33,7 @@ class ParkedFetch(Later[Any]):
     def __init__(
         self,
         home: "ParkedFetches",
-        partition_ids: Sequence[int],
+        partition_ids: Collection[int],
         question: Hashable,
         answer: "Callable[[bool], Any | None]",
     ) -> None:
@@ -42,13 +45,13 @@ class ParkedFetch(Later[Any]):
         self._answer = answer
 
     def look(self) -> Any | None:
-        """The response if there is enough for one by now."""
-        return self._answer(False)
+        """The response if there is enough for one by now, or the KafkaError if there can be none."""
+        return self._ask(False)
 
     def end(self) -> None:
         """Resolve with what there is."""
         if self._home.remove(self):
-            self.resolve(self._answer(True))
+            self.resolve(self._ask(True))
 
     def hurry(self) -> None:
         """The same connection asked something else: answer early, for `max_wait_ms` is a maximum."""
@@ -57,6 +60,13 @@ class ParkedFetch(Later[Any]):
     def abandon(self) -> None:
         """The connection is gone."""
         self._home.remove(self)
+
+    def _ask(self, anyway: bool) -> Any | None:
+        """Without this, one that cannot be answered would keep those after it from their answers."""
+        try:
+            return self._answer(anyway)
+        except (LogError, OSError, sqlite3.Error) as error:
+            return unreadable(error)
 
 
 class ParkedFetches:
@@ -73,7 +83,7 @@ class ParkedFetches:
 
     def park(
         self,
-        partition_ids: Sequence[int],
+        partition_ids: Collection[int],
         *,
         wait_ms: int,
         question: Hashable,

@@ -1,5 +1,6 @@
 """Parked fetches against a clock that the test turns."""
 
+import sqlite3
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from gateway.observe import Metrics
 from gateway.topics.parked import ParkedFetch, ParkedFetches
+from protocol.errors import ErrorCode, KafkaError
 
 
 class Timer:
@@ -53,8 +55,8 @@ def parked(clock: Clock) -> ParkedFetches:
 
 def park(
     parked: ParkedFetches, asker: Asker, partition_ids: list[int], question: Any = None
-) -> tuple[ParkedFetch, list[str]]:
-    answers: list[str] = []
+) -> tuple[ParkedFetch, list[Any]]:
+    answers: list[Any] = []
     fetch = parked.park(partition_ids, wait_ms=500, question=question or object(), answer=asker)
     fetch.then(answers.append)
     return fetch, answers
@@ -143,4 +145,25 @@ def test_the_end_answers_all(parked: ParkedFetches) -> None:
     waiting = [park(parked, Asker(wanted=1), [number])[1] for number in range(5)]
     parked.end_all()
     assert waiting == [["0 records"]] * 5
+    assert len(parked) == 0
+
+
+@pytest.mark.parametrize("failure", [OSError(24, "Too many open files"), sqlite3.OperationalError("locked")])
+def test_one_that_cannot_be_answered_is_refused_and_others_are_answered(
+    parked: ParkedFetches, clock: Clock, failure: Exception
+) -> None:
+    def fail(anyway: bool) -> str:
+        raise failure
+
+    outcomes: list[Any] = []
+    for _ in range(3):
+        parked.park([1], wait_ms=500, question=object(), answer=fail).then(outcomes.append)
+    sound = Asker(wanted=0)
+    _, answers = park(parked, sound, [1])
+    parked.wake({1})
+    assert answers == ["0 records"]
+    parked.park([1], wait_ms=500, question="late", answer=fail).then(outcomes.append)
+    clock.timers[-1].callback()
+    assert [type(outcome) for outcome in outcomes] == [KafkaError] * 4
+    assert {outcome.code for outcome in outcomes} == {ErrorCode.KAFKA_STORAGE_ERROR}
     assert len(parked) == 0
