@@ -3,12 +3,16 @@
 Sessions (KIP-227) are declined in the way that the KIP provides: a response with session id 0, after which
 clients send whole requests. A partition has one leader epoch for ever, nothing is transactional, and so the
 last stable offset is the high watermark.
+
+A partition that one request lists again gets INVALID_REQUEST there. (Kafka keeps the last of them; no client
+sends such.) So a request that waits is no larger than the log has partitions.
 """
 
-from collections.abc import Hashable
+import sqlite3
+from collections.abc import Collection, Hashable
 from typing import Final, cast
 
-from capture.log import LogError, LogReader, OffsetOutOfRange, PartitionReader
+from capture.log import LogError, LogReader, OffsetOutOfRange, PartitionReader, Topic
 from gateway.context import Context
 from gateway.topics.lookup import check_leader_epoch, partition_of, topic_by_id, topic_by_name, unreadable
 from gateway.topics.parked import ParkedFetch
@@ -19,6 +23,7 @@ from protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     PartitionData,
 )
 
@@ -26,31 +31,40 @@ _BY_ID: Final = 13
 """From this version on topics are named by id (KIP-516)."""
 _UNKNOWN: Final = -1
 _READ_COMMITTED: Final = 1
+_MAX_WAIT_MS: Final = 300_000
+"""`max_wait_ms` is a maximum, so whoever asks for more is answered after this; clients wait half a second."""
 
 
 class _Look:
     """One look at the log for one request: the response so far, and whether it will do."""
 
-    __slots__ = ("partition_ids", "record_bytes", "response", "urgent")
+    __slots__ = ("_unknown", "partition_ids", "record_bytes", "response", "urgent")
 
     def __init__(self, request: FetchRequest, version: int, reader: LogReader) -> None:
         self.response = FetchResponse(responses=[])
         self.record_bytes = 0
         self.urgent = False
         """Whether the client must hear at once of something that is not records."""
-        self.partition_ids: list[int] = []
-        """The partitions without an error."""
+        self.partition_ids: set[int] = set()
+        """The partitions asked for, of those that there are."""
+        self._unknown: ErrorCode | None = None
+        """What was said of the first topic that the catalog does not know."""
+        by_id = version >= _BY_ID
         for asked in request.topics:
+            if not asked.partitions:
+                continue
             answers: list[PartitionData] = []
             self.response.responses.append(
                 FetchableTopicResponse(topic=asked.topic, topic_id=asked.topic_id, partitions=answers)
             )
-            by_id = version >= _BY_ID
+            try:
+                topic = self._topic(asked, reader, by_id)
+            except KafkaError as error:
+                answers += [_refused(partition, error.code) for partition in asked.partitions]
+                self.urgent = True
+                continue
             for partition in asked.partitions:
                 try:
-                    topic = (
-                        topic_by_id(reader, asked.topic_id) if by_id else topic_by_name(reader, asked.topic)
-                    )
                     log = partition_of(reader, topic, partition.partition)
                     answers.append(self._partition(partition, log, request))
                 except KafkaError as error:
@@ -61,7 +75,23 @@ class _Look:
         """Whether this is to be answered now rather than later."""
         return self.record_bytes >= request.min_bytes or self.urgent
 
+    def _topic(self, asked: FetchTopic, reader: LogReader, by_id: bool) -> Topic:
+        """The topic, for which the catalog is not looked at again once it did not know another."""
+        topic = reader.topics_by_id.get(asked.topic_id) if by_id else reader.topics.get(asked.topic)
+        if topic is not None:
+            return topic
+        if self._unknown is not None:
+            raise KafkaError(self._unknown, "The catalog was looked at for this request before.")
+        try:
+            return topic_by_id(reader, asked.topic_id) if by_id else topic_by_name(reader, asked.topic)
+        except KafkaError as error:
+            self._unknown = error.code
+            raise
+
     def _partition(self, asked: FetchPartition, log: PartitionReader, request: FetchRequest) -> PartitionData:
+        if log.partition_id in self.partition_ids:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Partition {asked.partition} is listed twice.")
+        self.partition_ids.add(log.partition_id)
         if asked.current_leader_epoch != log.leader_epoch:
             check_leader_epoch(log.leader_epoch, asked.current_leader_epoch)
         high_watermark = log.high_watermark
@@ -74,7 +104,6 @@ class _Look:
             self.urgent = True
         elif left > 0 or not self.record_bytes:
             records = self._records(asked, log, left)
-        self.partition_ids.append(log.partition_id)
         return PartitionData(
             partition_index=asked.partition,
             high_watermark=high_watermark,
@@ -90,7 +119,7 @@ class _Look:
             records = log.read_to_send(asked.fetch_offset, min(left, asked.partition_max_bytes))
         except OffsetOutOfRange as error:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, str(error)) from error
-        except LogError as error:
+        except (LogError, OSError, sqlite3.Error) as error:
             raise unreadable(error) from error
         if records is None:
             return b""
@@ -116,8 +145,11 @@ def handle(request: FetchRequest, context: Context) -> FetchResponse | ParkedFet
     return _park(request, context, look.partition_ids)
 
 
-def _park(request: FetchRequest, context: Context, partition_ids: list[int]) -> ParkedFetch:
+def _park(request: FetchRequest, context: Context, partition_ids: Collection[int]) -> ParkedFetch:
     version = context.api_version
+    # What has no bound and does not matter is not kept while it waits.
+    request.topics = [topic for topic in request.topics if topic.partitions]
+    request.forgotten_topics_data = []
 
     def answer(anyway: bool) -> FetchResponse | None:
         look = _Look(request, version, context.reader)
@@ -127,7 +159,10 @@ def _park(request: FetchRequest, context: Context, partition_ids: list[int]) -> 
         return look.response
 
     return context.parked.park(
-        partition_ids, wait_ms=request.max_wait_ms, question=_question(request, version), answer=answer
+        partition_ids,
+        wait_ms=min(request.max_wait_ms, _MAX_WAIT_MS),
+        question=_question(request, version),
+        answer=answer,
     )
 
 

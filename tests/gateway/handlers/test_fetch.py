@@ -1,5 +1,6 @@
 """Fetch: how long it waits, how much it gives, and what it says of offsets and epochs that are not."""
 
+import sqlite3
 import time
 import uuid
 from collections.abc import Iterator
@@ -8,6 +9,9 @@ from typing import Any
 import pytest
 
 from capture.log import CorruptLog
+from gateway.context import Context
+from gateway.handlers.fetch import handle
+from gateway.topics.parked import ParkedFetch
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.records import batches
@@ -41,6 +45,12 @@ def sizes(response: Any) -> list[int]:
 
 def offsets(records: Any) -> list[int]:
     return [header.base_offset for _, header in batches(memoryview(bytes(records)))]
+
+
+def asker(service: InProcessGateway, version: int) -> Context:
+    context = service.gateway._context().for_client("test", 0)
+    context.api_version = version
+    return context
 
 
 def elapsed(client: RawClient, request: FetchRequest, version: int = 12) -> tuple[float, Any]:
@@ -273,3 +283,110 @@ def test_a_damaged_partition_is_an_error_of_its_own(
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
         "a partition cannot be read"
     ], "the operator is told once"
+
+
+@pytest.mark.parametrize("failure", [OSError(24, "Too many open files"), sqlite3.OperationalError("locked")])
+def test_what_the_system_refuses_is_an_error_of_the_partition_also_of_a_fetch_that_waits(
+    service: InProcessGateway,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failure: Exception,
+) -> None:
+    broken, sound = service.topic(TOPIC, partitions=2)
+    reader = service.gateway.reader.partition(broken.partition_id)
+    original = type(reader).read_to_send
+    failing = False
+
+    def read(self: Any, offset: int, max_bytes: int) -> Any:
+        if failing and self is reader:
+            raise failure
+        return original(self, offset, max_bytes)
+
+    monkeypatch.setattr(type(reader), "read_to_send", read)
+    with service.client() as woken, service.client() as hurried, service.client() as bystander:
+        for client in (woken, hurried):
+            client.send(fetch(partition(0, 0), max_wait_ms=15_000), 12)
+        bystander.send(fetch(partition(1, 0), max_wait_ms=15_000), 12)
+        service.until(lambda: len(service.gateway.parked) == 3)
+        failing = True
+        service.append(broken, [b"one"])
+        service.append(sound, [b"one"])
+        assert offsets(bystander.receive().responses[0].partitions[0].records) == [0]
+        for client in (woken, hurried):
+            assert client.receive().responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        failing = False
+        assert sizes(woken.ask(fetch(partition(0, 0)), 12)) != [0]
+
+
+def test_a_partition_listed_again_is_refused_there(service: InProcessGateway) -> None:
+    first, _ = service.topic(TOPIC, partitions=2)
+    service.append(first, [b"one"])
+    request = fetch(partition(0, 0), partition(1, 0), partition(0, 0), max_wait_ms=15_000, min_bytes=10_000)
+    request.topics.append(FetchTopic(topic=TOPIC, partitions=[partition(1, 0)]))
+    with service.client() as client:
+        waited, response = elapsed(client, request)
+        codes = [[found.error_code for found in topic.partitions] for topic in response.responses]
+        assert codes == [[0, 0, ErrorCode.INVALID_REQUEST], [ErrorCode.INVALID_REQUEST]]
+        assert [size > 0 for size in sizes(response)] == [True, False, False, False]
+        assert waited < 5
+        assert len(service.gateway.parked) == 0
+
+
+def test_a_request_that_waits_holds_nothing_without_bound(
+    service: InProcessGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.topic(TOPIC)
+    request = fetch(partition(0, 0), max_wait_ms=2**31 - 1)
+    request.topics += [FetchTopic(topic="empty", partitions=[]) for _ in range(1_000)]
+    request.forgotten_topics_data = [ForgottenTopic(topic="gone", partitions=[0]) for _ in range(1_000)]
+    waits: list[float] = []
+    parked = service.gateway.parked
+    call_later = parked._call_later
+
+    def note(delay_s: float, callback: Any) -> Any:
+        waits.append(delay_s)
+        return call_later(delay_s, callback)
+
+    monkeypatch.setattr(parked, "_call_later", note)
+    waiting = service.call(lambda: handle(request, asker(service, 12)))
+    assert isinstance(waiting, ParkedFetch)
+    assert waits == [300]
+    assert (len(request.topics), request.forgotten_topics_data) == (1, [])
+    service.call(waiting.abandon)
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_unknown_topics_cost_one_look_at_the_catalog(
+    service: InProcessGateway, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    service.topic(TOPIC)
+    reader = service.gateway.reader
+    original = type(reader).catch_up
+    looks = 0
+
+    def catch_up(self: Any) -> None:
+        nonlocal looks
+        looks += 1
+        original(self)
+
+    monkeypatch.setattr(type(reader), "catch_up", catch_up)
+    request = fetch()
+    request.topics = [
+        FetchTopic(
+            topic=f"nowhere-{number}",
+            topic_id=uuid.uuid4(),
+            partitions=[partition(index, 0) for index in range(50)],
+        )
+        for number in range(50)
+    ]
+
+    def ask() -> Any:
+        before = looks
+        response = handle(request, asker(service, version))
+        return response, looks - before
+
+    response, looked = service.call(ask)
+    assert looked == 1
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if version > 12 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    codes = [found.error_code for topic in response.responses for found in topic.partitions]
+    assert codes == [unknown] * 2_500
