@@ -2,13 +2,11 @@
 
 Invariants:
 - At most one request is being answered (`_pending`); what comes meanwhile waits as frames in `_queue`. While
-  anything
-  waits there, nothing is read from the socket, so a client cannot make the queue grow.
+  anything waits there, nothing is read from the socket, so a client cannot make the queue grow.
 - While the client does not read (`_writable` is false) no further request is begun, so at most one large
-  answer is
-  unsent, and its records are slices of mapped files, not memory of ours.
-- `_plain` says that none of this is the case, and that the next bytes begin a frame: the usual one, kept
-  short.
+  answer is unsent, and its records are slices of mapped files, not memory of ours.
+- `_plain` says that none of this is the case, and that the next bytes begin a frame: the usual one.
+- One loop at a time takes from `_queue` (`_serving`), however soon the answers are there.
 """
 
 import asyncio
@@ -31,6 +29,7 @@ from protocol.frame import Frames
 from protocol.header import API_VERSIONS_KEY, decode_request_header
 from protocol.message import Buffer, api_key
 from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.produce import ProduceRequest
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +38,7 @@ _START: Final = struct.Struct(">ii").unpack_from
 _SHORTEST: Final = 10
 """Bytes of the shortest request header: the client id is null, which takes two."""
 _FETCH_KEY: Final = api_key(FetchRequest)
+_PRODUCE: Final = api_key(ProduceRequest).to_bytes(2, "big")
 _MAX_LEARN_INTERVAL: Final = 1024
 _HEAD: Final = struct.Struct(">ii").pack
 _FLEXIBLE_HEAD: Final = struct.Struct(">iix").pack
@@ -86,6 +86,7 @@ class Connection(asyncio.Protocol):
         self._queue: deque[bytes] = deque()
         self._pending: Pending | None = None
         self._writable = True
+        self._serving = False
         self._plain = True
         self._closing = False
         # The client id and tagged fields of the last request header as they came: they hardly ever change.
@@ -94,11 +95,18 @@ class Connection(asyncio.Protocol):
         self._repeated_fetch: RepeatedFetch | None = None
         self._learn_interval = 1
         self._fetches_to_learn = 1
+        self._unsent_at_last_look = 0
 
     @property
     def waits_for_us(self) -> bool:
         """Whether a request is being answered, so that silence is not the client's."""
         return self._pending is not None and self._writable
+
+    def has_moved_bytes(self) -> bool:
+        """Whether an answer has gone on since the last call: a slow reader is not an idle one."""
+        unsent = self._transport.get_write_buffer_size() + self._sender.unsent
+        before, self._unsent_at_last_look = self._unsent_at_last_look, unsent
+        return unsent != before
 
     # --- the transport's calls --------------------------------------------------------------------------
 
@@ -184,6 +192,8 @@ class Connection(asyncio.Protocol):
 
     def _advance(self) -> None:
         """Serve what waits, as far as it can be; read on if nothing is left."""
+        if self._serving:
+            return
         self._serve_queue()
         if self._closing or self._transport.is_closing():
             return
@@ -195,14 +205,26 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _serve_queue(self) -> None:
-        while self._queue and self._pending is None and self._writable and not self._closing:
-            frame = self._queue.popleft()
-            if len(frame) < _SHORTEST:
-                self._hang_up(DecodeError(f"the request header is cut off: {len(frame)} bytes"))
-                return
-            self._serve(frame, 0)
-            if self._queue:
-                self._hurry()
+        self._serving = True
+        try:
+            while self._queue and self._pending is None and self._writable and not self._closing:
+                frame = self._queue.popleft()
+                self._check_size(frame)
+                self._serve(frame, 0)
+                if self._queue:
+                    self._hurry()
+        except DecodeError as error:
+            self._hang_up(error)
+        finally:
+            self._serving = False
+
+    def _check_size(self, frame: bytes) -> None:
+        # What `data_received` serves itself is no larger than one read.
+        size, most = len(frame), self._limits.max_request_bytes
+        if size < _SHORTEST:
+            raise DecodeError(f"the request header is cut off: {size} bytes")
+        if size > most and not frame.startswith(_PRODUCE):
+            raise DecodeError(f"a request has {size} bytes; at most {most} are accepted of its kind")
 
     def _hurry(self) -> None:
         """The client asked something else: what it waits for may be answered early."""
@@ -348,6 +370,10 @@ class Connection(asyncio.Protocol):
         pending, self._pending = self._pending, None
         if pending is None or self._closing or self._transport.is_closing():
             # A closed uvloop transport raises when written to.
+            return
+        if isinstance(response, KafkaError):
+            self._fail(pending.route, pending.correlation_id, pending.request, pending.started, response)
+            self._advance()
             return
         try:
             buffers = pending.route.encode_shared(response)

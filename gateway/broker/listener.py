@@ -81,7 +81,7 @@ class Listener:
     def _sweep(self) -> None:
         """End the connections on which nothing moved for the whole idle time, unless they wait for us."""
         for connection in list(self._connections):
-            if connection.waits_for_us:
+            if connection.has_moved_bytes() or connection.waits_for_us:
                 connection.idle_sweeps = 0
                 continue
             connection.idle_sweeps += 1

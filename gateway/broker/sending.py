@@ -46,6 +46,11 @@ class Sender:
         """Whether parts wait for the client to read."""
         return bool(self._parts)
 
+    @property
+    def unsent(self) -> int:
+        """Bytes of these parts."""
+        return sum(map(len, self._parts)) - self._sent_of_first
+
     def send(self, parts: Sequence[Part]) -> None:
         """Send buffers and file ranges in their order. Not to be called while `busy`."""
         if FileRange not in map(type, parts) or self._transport.get_write_buffer_size():

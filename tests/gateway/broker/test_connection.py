@@ -20,6 +20,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.in_process import InProcessGateway
 
 TOPIC = "shop.public.orders"
@@ -326,6 +327,69 @@ def test_idle_connections_are_closed_and_waiting_ones_are_not() -> None:
             assert half.is_closed()
             assert time.monotonic() - started < 0.9
             assert waiting.receive().error_code == 0
+
+
+def test_a_slow_reader_is_not_idle() -> None:
+    """It takes several times the idle time to read its answer, and sends nothing meanwhile."""
+    with InProcessGateway(limits=BrokerLimits(max_idle_ms=400)) as service:
+        [partition] = service.topic(TOPIC)
+        for _ in range(24):
+            service.append(partition, [b"x" * 1_000_000])
+        with socket.socket() as slow, service.client() as client, service.client() as stuck:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 100_000)
+            slow.connect(service.address)
+            request = fetch(0, partition_max_bytes=50_000_000)
+            slow.sendall(client.frame(request, 12))
+            stuck.send(request, 12)
+            started = time.monotonic()
+            missing = 4
+            size = b""
+            while missing > 0:
+                piece = slow.recv(min(missing, 1_000_000), socket.MSG_WAITALL)
+                assert piece, "the connection was closed"
+                missing -= len(piece)
+                if not size:
+                    size = piece
+                    missing = int.from_bytes(size, "big")
+                time.sleep(0.05)
+            assert time.monotonic() - started > 1.2
+            with pytest.raises(ConnectionError):
+                # Whoever reads nothing at all is still cut off in the middle.
+                stuck.receive()
+
+
+@pytest.mark.parametrize("wait_ms", [0, 60_000])
+def test_any_number_of_requests_may_be_under_way_at_once(
+    service: InProcessGateway, wait_ms: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each waits for records, and is hurried by the one behind it."""
+    service.topic(TOPIC)
+    with service.client() as client:
+        frames = [client.frame(fetch(0, wait_ms=wait_ms), 12) for _ in range(2_000)]
+        last = client.frame(MetadataRequest(topics=None), 9)
+        client.socket.sendall(b"".join(frames) + last)
+        for number in range(2_000):
+            assert client.receive().responses[0].partitions[0].error_code == 0
+            assert client.last_correlation_id == number + 1
+        assert client.receive().topics[0].name == TOPIC
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_only_a_produce_may_be_very_large(caplog: pytest.LogCaptureFixture) -> None:
+    with InProcessGateway() as service, service.client() as client, caplog.at_level(logging.INFO):
+        service.topic(TOPIC)
+        data = PartitionProduceData(index=0, records=bytes(8_000_000))
+        produce = ProduceRequest(
+            acks=1, timeout_ms=1_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
+        )
+        assert client.ask(produce, 9).responses[0].partition_responses[0].error_code
+        names = [MetadataRequestTopic(name=f"{number:0249}") for number in range(10_000)]
+        client.socket.sendall(client.frame(MetadataRequest(topics=names), 9))
+        assert len(client.receive().topics) == 10_000
+        client.socket.sendall(client.frame(MetadataRequest(topics=names * 2), 9))
+        assert client.is_closed()
+    [closed] = [record for record in caplog.records if record.message == "connection closed"]
+    assert "at most 4194304 are accepted of its kind" in closed.__dict__["reason"]
 
 
 def test_many_connections_come_and_go(service: InProcessGateway) -> None:
