@@ -68,7 +68,9 @@ def test_no_file_names_a_folder_of_someones_machine() -> None:
     pattern = re.compile(rb"/(?:home|Users|work|root)/[A-Za-z0-9_.-]+")
     guilty = []
     for path in tracked("*.py", "*.pyx", "*.toml", "*.md", "Makefile", "*.java", "*.sh", "Dockerfile", "*.c"):
-        guilty += [(str(path.relative_to(ROOT)), found.decode()) for found in pattern.findall(path.read_bytes())]
+        guilty += [
+            (str(path.relative_to(ROOT)), found.decode()) for found in pattern.findall(path.read_bytes())
+        ]
     assert guilty == []
 
 
