@@ -107,8 +107,7 @@ class Streaming:
             self._append()
             self._answer()
             if messages >= _LOAD_MESSAGES or (messages and quick_wakes >= _QUICK_WAKES):
-                self._wake.wait(_NAP_S)
-                self._wake.clear()
+                self._stop.wait(_NAP_S)  # nothing else ends a nap: the committer would, all the time
                 continue
             began = time.monotonic()
             self._wake.wait_for(self._stream.pgconn.socket, self._timeout_s(began))
