@@ -191,6 +191,7 @@ def load(
     `captures` are those of the command line; one with the name of a configured capture overrides its
     properties one by one. `expand_url` says which properties a connection URL stands for, so that later
     layers override them one by one, too. Raises ConfigError naming the first setting unknown or wrong.
+    """
     values = _Values(expand_url)
     if file is not None:
         values.read_toml(file)
