@@ -27,13 +27,13 @@ def database(postgres: PostgresServer) -> Iterator[str]:
     postgres.drop_database(dsn)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def avro_shop(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveShop]:
     """A shop under `tidegate serve` in Avro, with rows from before the capture and changes since."""
     yield from _live(postgres, tmp_path_factory.mktemp("avro"), {})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def json_shop(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveShop]:
     """The same in JSON without schemas, decimals as strings."""
     yield from _live(postgres, tmp_path_factory.mktemp("json"), JSON_SETTINGS)
