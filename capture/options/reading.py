@@ -11,6 +11,11 @@ JSON_CONVERTER: Final = "org.apache.kafka.connect.json.JsonConverter"
 
 Read = Callable[[str], Any]
 
+# Options of pgoutput that would change what the stream looks like.
+_OURS: Final = frozenset(
+    {"proto_version", "publication_names", "binary", "streaming", "two_phase", "messages"}
+)
+
 
 def text(value: str) -> str:
     return value
@@ -82,6 +87,10 @@ def stream_parameters(value: str) -> tuple[tuple[str, str], ...]:
         name, equals, setting = part.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name.strip()):
             raise ValueError(f"is not of the form name=value;name=value at {part!r}")
+        if name.strip() in _OURS:
+            raise ValueError(
+                f"sets {name.strip()}, which is fixed: the stream is read as text, in protocol 1"
+            )
         pairs.append((name.strip(), setting.strip()))
     return tuple(pairs)
 

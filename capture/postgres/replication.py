@@ -46,8 +46,7 @@ class ReplicationStream:
         ]
         if self.connection.info.server_version >= _MESSAGES:
             settings.append(("messages", "true"))
-        given = dict(options.slot.stream_parameters)
-        settings = [(name, given.pop(name, value)) for name, value in settings] + list(given.items())
+        settings += options.slot.stream_parameters
         command = (
             f"START_REPLICATION SLOT {quoted(options.slot.name)} LOGICAL {position} ({_joined(settings)})"
         )

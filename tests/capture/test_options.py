@@ -211,6 +211,7 @@ def test_an_unknown_name_is_refused() -> None:
         ("table.include.list", "public.(", "no regular expression"),
         ("message.key.columns", "public.t", "not of the form"),
         ("slot.stream.params", "binary", "not of the form"),
+        ("slot.stream.params", "origin=none;binary=true", "sets binary"),
         ("topic.creation.default.partitions", "6", "one partition"),
         ("value.converter", "org.apache.kafka.connect.storage.StringConverter", "no converter of ours"),
         ("database.user", "${file:/run/secrets:user}", "config provider"),
