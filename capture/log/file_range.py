@@ -1,6 +1,7 @@
 """Records as a range of a file, for the kernel to send from the page cache without mapping them."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 WORTH_BYTES = 128 * 1024
@@ -43,14 +44,24 @@ class SegmentFile:
 
 
 class FileRange:
-    """Whole batches at `position` of a file; `view` has the same bytes. Both stay valid while it is held."""
+    """Whole batches at `position` of a file, valid while it is held, whatever becomes of the segment."""
 
-    __slots__ = ("file", "position", "view")
+    __slots__ = ("_touch", "_view", "file", "position")
 
-    def __init__(self, file: SegmentFile, position: int, view: memoryview) -> None:
+    def __init__(
+        self, file: SegmentFile, position: int, view: memoryview, touch: Callable[[int, int], None]
+    ) -> None:
+        """`touch` is told of the bytes from one position to another that are about to be used in memory."""
         self.file = file
         self.position = position
-        self.view = view
+        self._view = view
+        self._touch = touch
 
     def __len__(self) -> int:
-        return len(self.view)
+        return len(self._view)
+
+    @property
+    def view(self) -> memoryview:
+        """The same bytes in memory."""
+        self._touch(self.position, self.position + len(self._view))
+        return self._view

@@ -3,6 +3,7 @@
 import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -113,7 +114,7 @@ class PartitionReader:
             # Retention took it just now; the mapping still has it.
             return view
         file.will_need(self._position, len(view))
-        return FileRange(file, self._position, view)
+        return FileRange(file, self._position, view, partial(self._mapped.touch, self._recent))
 
     def _next_range(self, offset: int, max_bytes: int) -> FileRange | None:
         """The range that begins where a slice ended before, found without touching the mapping."""
@@ -135,7 +136,7 @@ class PartitionReader:
         if len(self._hints) >= _MAX_HINTS:
             self._hints.clear()
         self._hints[following] = (base_offset, end)
-        return FileRange(file, position, segment.view[position:end])
+        return FileRange(file, position, segment.view[position:end], partial(self._mapped.touch, segment))
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record that is not older than `timestamp_ms`; None if all are."""

@@ -22,7 +22,7 @@ from gateway.broker.dispatch import Dispatcher, Route
 from gateway.broker.limits import BrokerLimits
 from gateway.broker.refusals import refusal
 from gateway.broker.repeated_fetch import CLIENT_ID_AT, RepeatedFetch
-from gateway.broker.sending import Part, Sender
+from gateway.broker.sending import Part, Sender, SendingCosts
 from gateway.context import Context, Hangup, Later
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.frame import Frames
@@ -56,6 +56,8 @@ class Pending(NamedTuple):
 
 class Home(Protocol):
     """Where connections live: the listener."""
+
+    sending_costs: SendingCosts
 
     def opened(self, connection: "Connection") -> None:
         """A connection begins."""
@@ -116,7 +118,11 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         self._sender = Sender(
-            self._transport, paused=self.pause_writing, resumed=self.resume_writing, failed=self.abort
+            self._transport,
+            self._home.sending_costs,
+            paused=self.pause_writing,
+            resumed=self.resume_writing,
+            failed=self.abort,
         )
         host, port, *_ = transport.get_extra_info("peername") or ("unknown", 0)
         self._context = self._service_context.for_client(host, port)

@@ -7,6 +7,7 @@ import logging
 from gateway.broker.connection import Connection
 from gateway.broker.dispatch import Dispatcher
 from gateway.broker.limits import BrokerLimits
+from gateway.broker.sending import SendingCosts
 from gateway.context import Context
 
 log = logging.getLogger(__name__)
@@ -19,6 +20,7 @@ class Listener:
     """Accepts connections, closes those that are idle for too long, and ends all of them at the end."""
 
     def __init__(self, dispatcher: Dispatcher, limits: BrokerLimits) -> None:
+        self.sending_costs = SendingCosts()
         self._dispatcher = dispatcher
         self._limits = limits
         self._context: Context | None = None

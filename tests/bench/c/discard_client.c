@@ -115,9 +115,16 @@ int main(int count, char **arguments) {
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)atoi(arguments[1])),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    /* The kernel begins a connection with what it learned of the last one between the same two addresses (see
+     * `ip tcp_metrics`), a round trip of milliseconds for one, by which BBR paces the server. So each run comes from
+     * an address of its own, where the system has more than one for itself. */
+    srand((unsigned)(getpid() ^ time(NULL)));
+    struct sockaddr_in source = {.sin_family = AF_INET,
+                                 .sin_addr.s_addr = htonl(0x7f000000u | ((unsigned)rand() % 0xfffffeu + 1))};
     for (int i = 0; i < connections; i++) {
         struct connection *c = &all[i];
         c->fd = socket(AF_INET, SOCK_STREAM, 0);
+        (void)bind(c->fd, (struct sockaddr *)&source, sizeof source);
         if (connect(c->fd, (struct sockaddr *)&address, sizeof address) < 0) fail("connect");
         int one = 1;
         setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);

@@ -3,7 +3,9 @@
  * An epoll loop that answers each length-prefixed request with a fixed header and the next `chunk` bytes of a file,
  * by sendmsg from a mapping ("mmap") or by sendfile ("sendfile"). It prints its port and serves until it is killed.
  *
- *   loop_server mmap|sendfile FILE CHUNK_BYTES HEADER_BYTES
+ *   loop_server mmap|sendfile FILE REGION_BYTES CHUNK_BYTES HEADER_BYTES
+ *
+ * REGION_BYTES is how much of the file it goes round.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -113,8 +115,8 @@ static void on_event(struct connection *c, uint32_t events) {
 }
 
 int main(int count, char **arguments) {
-    if (count != 5) {
-        fprintf(stderr, "usage: loop_server mmap|sendfile FILE CHUNK_BYTES HEADER_BYTES\n");
+    if (count != 6) {
+        fprintf(stderr, "usage: loop_server mmap|sendfile FILE REGION_BYTES CHUNK_BYTES HEADER_BYTES\n");
         return 2;
     }
     signal(SIGPIPE, SIG_IGN); /* sendfile has no MSG_NOSIGNAL */
@@ -123,11 +125,12 @@ int main(int count, char **arguments) {
     if (file_fd < 0) fail("open");
     struct stat status;
     if (fstat(file_fd, &status) < 0) fail("fstat");
-    file_bytes = (size_t)status.st_size;
-    chunk_bytes = strtoull(arguments[3], NULL, 10);
-    header_bytes = strtoull(arguments[4], NULL, 10);
+    file_bytes = strtoull(arguments[3], NULL, 10);
+    if (file_bytes > (size_t)status.st_size) file_bytes = (size_t)status.st_size;
+    chunk_bytes = strtoull(arguments[4], NULL, 10);
+    header_bytes = strtoull(arguments[5], NULL, 10);
     if (chunk_bytes > file_bytes || header_bytes < 4 || header_bytes > MAX_HEADER) {
-        fprintf(stderr, "loop_server: the chunk must fit the file, the header 4..%d bytes\n", MAX_HEADER);
+        fprintf(stderr, "loop_server: the chunk must fit the region, the header 4..%d bytes\n", MAX_HEADER);
         return 2;
     }
     uint32_t length = htonl((uint32_t)(header_bytes - 4 + chunk_bytes));
