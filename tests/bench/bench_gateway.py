@@ -27,7 +27,7 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.records import Record, build
 from tests.bench.figures import at_least, at_most, percentile
 
-FIGURES = ("fetch_1mib", "fetch_50mib", "fetch_small", "longpoll_wake_p99")
+FIGURES = ("fetch_1mib", "fetch_50mib", "fetch_small", "longpoll_wake_p99", "longpoll_wake_p99_100")
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build" / "bench"
