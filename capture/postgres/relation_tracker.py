@@ -124,12 +124,12 @@ class RelationTracker:
         self._planned.add(relation.oid)
         self._keep({relation.oid: knowledge_of(table, now, known)})
 
-    def emit(self, message: Message, encoder: Encoder, now_ns: int) -> bool:
-        """Write a logical decoding message; whether it is complete at once."""
+    def emit(self, message: Message, encoder: Encoder, now_ns: int) -> None:
+        """Write a logical decoding message."""
         plan = message_plan(self._options.envelope, ids=self._schemas.register)
         self._sink.partition(plan.topic)
         encoder.set_message_plan(plan)
-        return encoder.emit_message(
+        encoder.emit_message(
             message.prefix, message.content, message.lsn.value, message.transactional, now_ns
         )
 

@@ -75,7 +75,6 @@ class Streaming:
         self._confirmed = Lsn(0)
         self._reply_wanted = False
         self._end_lsn = position.lsn.value
-        self.transactions = 0
         self._hide(())
 
     @property
@@ -119,12 +118,13 @@ class Streaming:
 
     def _drain(self) -> int:
         """Take everything that has arrived, until a read brings nothing new; how many messages it was."""
-        pgconn = self._stream.pgconn
+        pgconn, sink = self._stream.pgconn, self._sink
         consume, get, feed = pgconn.consume_input, pgconn.get_copy_data, self._encoder.feed
         messages = reads = 0
         while True:
             consume()
             now_ns = time.time_ns()
+            spilled = sink.has_open
             before = messages
             while True:
                 size, data = get(1)
@@ -135,8 +135,11 @@ class Streaming:
                 if kind == XLOG_DATA:
                     try:
                         status = feed(data, now_ns)
-                        if status:
-                            self._special(status, data, now_ns)
+                        if status == NEEDS_PYTHON:
+                            self._special(data, now_ns)
+                        elif spilled and status == COMMITTED:
+                            sink.complete_open()
+                            spilled = False
                     except (EnvelopeError, pgoutput.PgOutputError) as error:
                         raise _unreadable(error) from error
                 elif kind == KEEPALIVE:
@@ -152,14 +155,8 @@ class Streaming:
                 self._append()
                 self._answer()
 
-    def _special(self, status: int, data: memoryview, now_ns: int) -> None:
-        """What the encoder does not do alone: the end of a transaction, and messages for Python."""
-        if status == COMMITTED:
-            self._end_lsn = self._encoder.commit_end_lsn
-            self.transactions += 1
-            if self._sink.has_open:
-                self._sink.complete_open()
-            return
+    def _special(self, data: memoryview, now_ns: int) -> None:
+        """What the encoder leaves to Python: descriptions, their first changes, and logical messages."""
         message = pgoutput.parse(data[XLOG_DATA_SIZE:])
         if isinstance(message, pgoutput.Relation):
             self._tracker.describe(message, self._encoder)
@@ -185,14 +182,14 @@ class Streaming:
         # again to whoever starts before that.
         if not message.transactional and message.lsn.value <= self._encoder.resume_lsn:
             return
-        if self._tracker.emit(message, self._encoder, now_ns):
-            self._end_lsn = max(self._end_lsn, message.lsn.value)
+        self._tracker.emit(message, self._encoder, now_ns)
 
     # --- to the log ---
 
     def _append(self) -> None:
         """Append what is complete and hand it over; spill an open transaction that has grown large."""
         encoder, sink = self._encoder, self._sink
+        self._end_lsn = max(self._end_lsn, encoder.commit_end_lsn)
         if encoder.pending_bytes:
             outputs = encoder.take(include_open=encoder.pending_bytes >= _SPILL_BYTES)
             if outputs:
