@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -43,7 +42,6 @@ _FIRST_WAIT_S: Final = 0.2
 _ROUNDS: Final = 20
 # How long a stop waits for a query of the catalog before it is cancelled.
 _GRACE_S: Final = 1.0
-_SLOT_IN_USE: Final = "55006"
 
 
 class PostgresCapture:
@@ -334,7 +332,7 @@ class PostgresCapture:
         self._tracker.new_stream()
         with contextlib.closing(self._connect("streaming", replication=True)) as replication:
             stream = ReplicationStream(replication)
-            if not self._start(stream, position):
+            if not stream.start_when_free(self._options, position.lsn, self._stop):
                 return
             streaming = Streaming(
                 stream,
@@ -362,25 +360,6 @@ class PostgresCapture:
         encoder.resume_lsn = position.lsn.value
         encoder.last_commit_lsn = position.last_commit_lsn
         return encoder
-
-    def _start(self, stream: ReplicationStream, position: Position) -> bool:
-        """START_REPLICATION, again while the slot is in use; false if stopped meanwhile."""
-        slot = self._options.slot
-        deadline = time.monotonic() + slot.max_retries * slot.retry_delay_ms / 1000
-        wait_s = _FIRST_WAIT_S
-        while not self._stop.is_set():
-            try:
-                stream.start(self._options, position.lsn, self._stop)
-                return True
-            except psycopg.Error as error:
-                if self._stop.is_set():
-                    return False
-                if error.sqlstate != _SLOT_IN_USE or time.monotonic() > deadline:
-                    raise failure(error, f'cannot stream from slot "{slot.name}"') from error
-                log.info("slot in use", extra={"slot": slot.name, "retry_in_s": wait_s})
-                self._stop.wait(wait_s)
-                wait_s = min(wait_s * 2, max(slot.retry_delay_ms / 1000, _FIRST_WAIT_S))
-        return False
 
     def _drop_slot(self, catalog: Connection) -> None:
         """slot.drop.on.stop: the next start begins anew."""

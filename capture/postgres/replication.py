@@ -6,6 +6,7 @@ for the socket and wake at once; under load, nap for a few milliseconds and drai
 
 from __future__ import annotations
 
+import logging
 import select
 import struct
 import time
@@ -17,8 +18,10 @@ from psycopg.pq import ExecStatus
 
 from capture.lsn import Lsn
 from capture.options import CaptureOptions
-from capture.postgres.connection import Connection, literal, quoted
+from capture.postgres.connection import Connection, failure, literal, quoted
 from capture.postgres.wake import Wake
+
+log = logging.getLogger(__name__)
 
 XLOG_DATA: Final = 0x77  # w
 KEEPALIVE: Final = 0x6B  # k
@@ -28,6 +31,8 @@ _EPOCH_2000_US: Final = 946_684_800_000_000
 _MESSAGES: Final = 140000  # the option `messages` of pgoutput
 _START_TIMEOUT_S: Final = 60.0
 _STOP_TIMEOUT_S: Final = 5.0
+_FIRST_WAIT_S: Final = 0.2
+_SLOT_IN_USE: Final = "55006"  # object_in_use
 
 
 class ReplicationStream:
@@ -68,6 +73,25 @@ class ReplicationStream:
             )
         pgconn.nonblocking = 1
         self.received = position.value
+
+    def start_when_free(self, options: CaptureOptions, position: Lsn, stop: Wake) -> bool:
+        """START_REPLICATION, again while the slot is in use; false if stopped meanwhile. Raises CaptureError."""
+        slot = options.slot
+        deadline = time.monotonic() + slot.max_retries * slot.retry_delay_ms / 1000
+        wait_s = _FIRST_WAIT_S
+        while not stop.is_set():
+            try:
+                self.start(options, position, stop)
+                return True
+            except psycopg.Error as error:
+                if stop.is_set():
+                    return False
+                if error.sqlstate != _SLOT_IN_USE or time.monotonic() > deadline:
+                    raise failure(error, f'cannot stream from slot "{slot.name}"') from error
+                log.info("slot in use", extra={"slot": slot.name, "retry_in_s": wait_s})
+                stop.wait(wait_s)
+                wait_s = min(wait_s * 2, max(slot.retry_delay_ms / 1000, _FIRST_WAIT_S))
+        return False
 
     def keepalive(self, data: memoryview) -> bool:
         """Take note of a keepalive; whether the server wants an answer now."""
