@@ -75,7 +75,7 @@ class ReplicationStream:
         self.received = position.value
 
     def start_when_free(self, options: CaptureOptions, position: Lsn, stop: Wake) -> bool:
-        """START_REPLICATION, again while the slot is in use; false if stopped meanwhile. Raises CaptureError."""
+        """START_REPLICATION, again while the slot is in use; false if stopped. Raises CaptureError."""
         slot = options.slot
         deadline = time.monotonic() + slot.max_retries * slot.retry_delay_ms / 1000
         wait_s = _FIRST_WAIT_S
